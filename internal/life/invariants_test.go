@@ -122,10 +122,10 @@ var invariants = []struct {
 	at            happening
 	holds         func(w *world, x fact) bool
 }{
-	{"nobody else", "a process outside of the tree is never signalled", sends, func(w *world, x fact) bool {
+	{"nobody else", "fini never signals a process outside of the tree", sends, func(w *world, x fact) bool {
 		return x.to != nil && (x.to.has(ofTree) || x.by.id == w.cast.outer && x.to.id == w.cast.inner)
 	}},
-	{"policy", "whom the policy or a name spares is spared", sends, func(w *world, x fact) bool {
+	{"policy", "fini does not stop a process that --orphans or --allow-orphan spares", sends, func(w *world, x fact) bool {
 		p, g := x.to, &w.ghost
 		if p == nil || !p.alive() || p.has(privileged) || x.way == byForward {
 			return true
@@ -145,21 +145,21 @@ var invariants = []struct {
 			return policy == StopAll || policy == StopPipes && p.has(holding)
 		}
 	}},
-	{"TERM once", "nobody gets the same stop signal twice for one end", hits | gets, func(w *world, x fact) bool {
+	{"TERM once", "no process receives the same stop signal twice for one cause", hits | gets, func(w *world, x fact) bool {
 		p, i := x.to, slices.Index(counted, x.sig)
 		if x.what == gets {
 			return i < 0 || p.id != w.cast.main || w.ghost.got[i] < w.ghost.due[i]
 		}
 		return !x.asks() || !p.mark.asked && !(p.mark.hadTerm && w.inGroup(p))
 	}},
-	{"TERM before KILL", "whoever was there when all were asked has had a stop signal", hits, func(w *world, x fact) bool {
+	{"TERM before KILL", "SIGKILL comes after a stop signal, except for a process that was created after the stop signals", hits, func(w *world, x fact) bool {
 		m := x.to.mark
 		there := m.adopted || !m.afterStop && (!w.ghost.begun || x.to.lived(w.ghost.askedAt))
 		there = there && (x.to.parent == 0 || !x.to.has(entered))               // it was left to one that came in from outside, perhaps to the end
 		hurried := w.rules.OrphansGrace <= shortPause || w.ghost.interrupts > 1 // no second look before that: a limit
 		return !x.kills(w) || m.termed || !there || m.missed && hurried
 	}},
-	{"grace", "nobody is killed sooner than --grace, --kill-after or --orphans-grace behind the stop signal", hits, func(w *world, x fact) bool {
+	{"grace", "between stop signal and SIGKILL, every process has --grace, --kill-after or --orphans-grace", hits, func(w *world, x fact) bool {
 		g, until := &w.ghost, w.ghost.askedAt+w.orphansGrace()
 		switch {
 		case x.way == byForward:
@@ -173,7 +173,7 @@ var invariants = []struct {
 		part := 2 + 4*time.Duration(boolToInt(x.way == byForward))
 		return !x.kills(w) || g.interrupts > 1 || w.now >= until || w.reserveLeft(part)
 	}},
-	{"cleaners", "SIGKILL for the command spares its group for --linger, and no longer", hits | ends, func(w *world, x fact) bool {
+	{"cleaners", "when the command is killed, the rest of its group has --linger before SIGKILL, and no longer", hits | ends, func(w *world, x fact) bool {
 		switch {
 		case x.what == ends:
 			return !slices.ContainsFunc(w.survivors(), w.isCleared)
@@ -182,11 +182,11 @@ var invariants = []struct {
 		}
 		return x.sig != syscall.SIGKILL || w.ghost.hurried || w.now >= w.ghost.mainEnded+w.rules.Linger || w.reserveLeft(4)
 	}},
-	{"asked to", "a signal that does not ask for the end does not stop the command", turns, func(w *world, x fact) bool {
+	{"asked to", "a signal stops the command only if it asks the command to exit", turns, func(w *world, x fact) bool {
 		got, is := x.event.(Signal)
 		return !is || x.before == "stopping" || where(x.by.machine) != "stopping" || w.wantsEnd(got)
 	}},
-	{"its own signal", "a stop for fini's own reason sends its own signal, whatever came before", turns, func(_ *world, x fact) bool {
+	{"its own signal", "when fini stops the command for its own reason, it sends its own stop signal, whatever came before", turns, func(_ *world, x fact) bool {
 		begins := func(a action) bool {
 			s, is := a.(say)
 			return is && s.text == "stopping the command" && !s.why.overrules()
@@ -194,7 +194,7 @@ var invariants = []struct {
 		sends := func(a action) bool { _, is := a.(forward); return is }
 		return !slices.ContainsFunc(x.by.todo, begins) || slices.ContainsFunc(x.by.todo, sends)
 	}},
-	{"INT, then TERM", "who had SIGINT with the command gets SIGTERM after half of --grace, and before SIGKILL", hits, func(w *world, x fact) bool {
+	{"INT, then TERM", "a leftover that received SIGINT with the command receives SIGTERM after half of --grace, and before SIGKILL", hits, func(w *world, x fact) bool {
 		g, m := &w.ghost, x.to.mark
 		switch {
 		case x.by.heir || !m.hadInt || m.hadTerm || !w.inGroup(x.to):
@@ -204,19 +204,19 @@ var invariants = []struct {
 		}
 		return !x.kills(w) || x.way == byForward || m.asked || m.afterStop || g.interrupts > 1 || m.missed && w.rules.Grace <= shortPause
 	}},
-	{"not while it ends", "who was asked with the command has --linger before fini says that it leaves it", ends, func(w *world, x fact) bool {
+	{"not while it ends", "a leftover that was asked to exit with the command has --linger before fini says that it is left running", ends, func(w *world, x fact) bool {
 		early := w.now < w.ghost.mainEnded+w.rules.Linger && !w.ghost.hurried && !w.reserveLeft(4)
 		return x.by.heir || w.rules.OrphansExit >= 0 || w.policy() != LeaveAll || !early || !slices.ContainsFunc(x.by.told, func(pid int) bool {
 			p := w.byPid(pid)
 			return p != nil && p.alive() && w.inGroup(p) && (p.mark.hadTerm || p.mark.hadInt) && !w.isCleared(p)
 		})
 	}},
-	{"the end of stdin", "after the end of stdin the command has --grace before the stop signal", turns, func(w *world, x fact) bool {
+	{"the end of stdin", "after the end of stdin, the command has --grace before the stop signal", turns, func(w *world, x fact) bool {
 		climbs := slices.ContainsFunc(x.by.todo, func(a action) bool { s, is := a.(say); return is && s.why == StdinClosed && s.level == Normal })
 		s, is := x.by.machine.(*ladder)
 		return !climbs || !is || s.rung != stopping || w.now >= x.by.stdinAt+w.rules.Grace
 	}},
-	{"refused", "whoever fini may not kill is tried once, and a group of only such is waited for briefly", sends | turns, func(w *world, x fact) bool {
+	{"refused", "fini tries only once to kill a process that it may not signal, and doesn't wait long for a group of them", sends | turns, func(w *world, x fact) bool {
 		if x.what == sends {
 			return x.to == nil || x.way != bySend || x.sig != syscall.SIGKILL || !x.to.mark.refused || x.by.heir
 		}
@@ -225,32 +225,32 @@ var invariants = []struct {
 		may := func(p *proc) bool { return p.alive() && w.isCleared(p) && !p.mark.refused }
 		return !clears || w.now <= w.ghost.clearsAt+refusedBound+slack || w.first(may) != nil
 	}},
-	{"from outside", "no process in the PID namespace of a pause ends it, or cuts its end short", turns, func(w *world, x fact) bool {
+	{"from outside", "no process in the PID namespace of a pause can end the pause, or shorten its end", turns, func(w *world, x fact) bool {
 		got, is := x.event.(Signal)
 		acts := func(a action) bool { _, says := a.(ignore); return !says }
 		return !is || !w.pauses() || got.Outside || x.before == where(x.by.machine) && !slices.ContainsFunc(x.by.todo, acts)
 	}},
-	{"entrants end their own", "what one that came in from outside has started is left to it while it lives", hits, func(w *world, x fact) bool {
+	{"entrants end their own", "a process that came in from outside, as with docker exec, stops its own children while it lives", hits, func(w *world, x fact) bool {
 		return !x.asks() || !w.entrantAbove(x.to)
 	}},
-	{"its own to finish", "what a leftover starts after it was asked is left to it while it lives", hits, func(w *world, x fact) bool {
+	{"its own to finish", "a process that a leftover starts after its stop signal is spared while that leftover lives", hits, func(w *world, x fact) bool {
 		return !x.asks() || !w.isItsOwn(x.to) && (x.by.heir || !w.isCleanUp(x.to))
 	}},
-	{"nothing left", "nothing of the tree is alive at the end, unless the policy spares it", ends, func(w *world, x fact) bool {
+	{"nothing left", "when fini ends, no process of the tree is alive unless --orphans spares it", ends, func(w *world, x fact) bool {
 		policy := w.policy()
 		return policy == StopPipes || policy == LeaveAll && w.ghost.mainEnded != 0 || len(w.survivors()) == 0
 	}},
-	{"EOF", "nobody holds fini's streams at the end, under --orphans=pipes too", ends, func(w *world, x fact) bool {
+	{"EOF", "when fini ends, no process holds its streams open, even with --orphans=pipes", ends, func(w *world, x fact) bool {
 		holds := func(p *proc) bool { return p.has(holding) }
 		return w.rules.Orphans != StopPipes || !slices.ContainsFunc(w.survivors(), holds)
 	}},
-	{"listed", "whoever stays is told of", ends, func(w *world, x fact) bool {
+	{"listed", "fini writes about every process that it leaves running", ends, func(w *world, x fact) bool {
 		return !slices.ContainsFunc(x.by.stay, func(id handle) bool {
 			p := w.get(id)
 			return p != nil && p.alive() && !slices.Contains(x.by.told, p.pid)
 		})
 	}},
-	{"status", "the parent process gets the command's status, or what the flags make of that", ends, func(w *world, x fact) bool {
+	{"status", "the parent process gets the command's status, or what the flags make of it", ends, func(w *world, x fact) bool {
 		g, got := &w.ghost, x.by.result
 		switch {
 		case x.by.rules.Outer != 0:
@@ -264,7 +264,7 @@ var invariants = []struct {
 		}
 		return x.by.rules.Initial || slices.Contains(w.wantedEnds(), got) // PID 1 ends by status alone; see endOf
 	}},
-	{"the reason", "stdin has ended because of a parent process that dies right then", reports, func(w *world, x fact) bool {
+	{"the reason", "if the parent process dies right after the end of stdin, its death is the reason", reports, func(w *world, x fact) bool {
 		f, closed, died := x.by, w.stdin.closedAt, w.ghost.parentDiedAt
 		soon := f.parentAt == 0 && w.now-closed <= crash || f.parentAt != 0 && f.parentAt-closed <= crash // fini can see it in time
 		switch {
@@ -275,7 +275,7 @@ var invariants = []struct {
 		}
 		return x.why != StdinClosed || closed == 0 || died == 0 || died-closed > crash || f.stdinAt != closed || !soon
 	}},
-	{"idle", "--idle stops what has stood still for that time, and nothing else", measures | turns | waits, func(w *world, x fact) bool {
+	{"idle", "--idle stops a command that has stood still for that time, and no other", measures | turns | waits, func(w *world, x fact) bool {
 		g, r, main := &w.ghost, w.rules, w.get(w.cast.main)
 		suspended := main != nil && main.state == 'T' && main.changed == 0
 		still := g.quietLooks > 9 && !g.talked && w.stdin.unread == 0 && !w.blind && main != nil && main.state == 'S'
@@ -291,7 +291,7 @@ var invariants = []struct {
 		next := w.next()
 		return next != 0 && next <= w.now+r.lookIdle() && !still
 	}},
-	{"what was running", "the tree is read before a stop of fini's own and after any other, once, if anybody wants to know", turns | surveys, func(w *world, x fact) bool {
+	{"what was running", "what is running is read once, and only if wanted: before a stop of fini's own, and after any other", turns | surveys, func(w *world, x fact) bool {
 		g, r := &w.ghost, w.rules
 		if x.what == surveys { // a stop of fini's own replaces what a signal has left
 			return !g.surveyed || x.stopsItself() && !g.surveyedOwn
@@ -321,7 +321,7 @@ var invariants = []struct {
 		}
 		return at < 0
 	}},
-	{"one end", "an exit is the last action, and there is no other end", turns, func(_ *world, x fact) bool {
+	{"one end", "exit is always the last action, and nothing else ends a life", turns, func(_ *world, x fact) bool {
 		todo := x.by.todo
 		at := slices.IndexFunc(todo, func(a action) bool { _, ok := a.(exit); return ok })
 		return at < 0 && x.by.machine != nil || at >= 0 && at == len(todo)-1 && x.by.machine == nil
@@ -330,7 +330,7 @@ var invariants = []struct {
 		inner := w.get(w.cast.inner)
 		return x.by.id != w.cast.outer || inner == nil || !inner.alive()
 	}},
-	{"the terminal", "a key that stops the command stops fini, which its shell knows, and in an orphaned job nobody", rests, func(w *world, _ fact) bool {
+	{"the terminal", "a key that suspends the command suspends fini too, for the shell to see; in an orphaned job it suspends nobody", rests, func(w *world, _ fact) bool {
 		if w.orphaned {
 			return w.first(func(p *proc) bool { return p.byKey && p.group == w.rules.Job }) == nil
 		}
@@ -340,7 +340,7 @@ var invariants = []struct {
 		late := w.ghost.suspended && w.supply.used[moveOf("gets fg")] > 0 || w.finis[0].sleeper.staysUp
 		return w.rules.Job == 0 || !up || late || main == nil || !main.byKey || main.has(privileged|asleep|traced)
 	}},
-	{"forwarded", "a signal that a process sends reaches the command", waits, func(w *world, _ fact) bool {
+	{"forwarded", "a signal from a process reaches the command", waits, func(w *world, _ fact) bool {
 		for i := range counted {
 			if w.ghost.sentForMain[i] && w.ghost.got[i] == 0 && w.obeyed() != nil {
 				return false
@@ -348,11 +348,11 @@ var invariants = []struct {
 		}
 		return true
 	}},
-	{"in time", "--stop-within bounds the whole end, whatever the tree does", waits, func(w *world, _ fact) bool {
+	{"in time", "a stop never takes longer than --stop-within, whatever the tree does", waits, func(w *world, _ fact) bool {
 		next := w.next()
 		return w.ghost.stopBy == 0 || w.extra() > slack || !w.treeAlive() || next != 0 && next <= w.ghost.stopBy
 	}},
-	{"bounded", "the end comes in a ladder's time, and nobody is left stopped till then", rests | waits, func(w *world, x fact) bool {
+	{"bounded", "every stop ends within the time that its flags allow, and leaves nobody suspended until then", rests | waits, func(w *world, x fact) bool {
 		top, inner, main := w.top(), w.get(w.cast.inner), w.get(w.cast.main)
 		up := top != nil && top.state == 'S'
 		if x.what == rests {
