@@ -71,12 +71,13 @@ type Options struct {
 	// Exit with CODE if the command succeeded but left something running. With --orphans=leave this is an audit: fini stops
 	// nothing, but names, counts and reports the leftovers that still run after --linger, and exits with CODE.
 	OrphansExit *int `common:"" type:"status" placeholder:"CODE" group:"leftovers"`
-	// Don't stop leftovers called NAME; use cmd:PATTERN to match the command line or env:NAME=VALUE to match a variable;
-	// can be repeated. NAME is the process's name in the kernel (ps -o comm), the name of its executable without
-	// directories, or a pattern as in glob(7), but without classes such as [:alpha:]. PATTERN must match the whole command
-	// line, with its words joined by spaces. VALUE may be a pattern as well. * and ? also match a slash. fini spares the
-	// descendants of such a process too, and counts none of them for --orphans-exit. While the command runs, an allowed
-	// process in the command's process group still receives the signals that fini sends to the group.
+	// Don't stop leftovers called NAME; use cmd:PATTERN to match the command line or env:NAME=VALUE to match a
+	// variable; can be repeated. NAME is the process's name in the kernel (ps -o comm), the name of its executable
+	// without directories, or a pattern as in glob(7), but without classes such as [:alpha:]. PATTERN must match the
+	// whole command line, with its words joined by spaces. VALUE may be a pattern as well. * and ? also match a slash,
+	// and only the first 256 KiB count. fini spares the descendants of such a process too, and counts none of them for
+	// --orphans-exit. While the command runs, an allowed process in the command's process group still receives the
+	// signals that fini sends to the group.
 	AllowOrphan []string `common:"" type:"pattern" placeholder:"NAME" group:"leftovers"`
 	// Forward signals only to the main child, not to its process group. This is the default if fini is called tini,
 	// docker-init, podman-init or catatonit.
