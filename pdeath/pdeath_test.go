@@ -1,8 +1,10 @@
 package pdeath
 
 import (
+	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
@@ -11,62 +13,100 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sessions prove an adoption, or they don't: a living parent is never taken for one that has adopted.
-func TestAdopted(t *testing.T) {
-	for name, c := range map[string]struct {
-		child, session, parent, parentSession int
-		want                                  bool
-	}{
-		"of its parent's session":                   {20, 5, 10, 5, false},
-		"it leads its session":                      {20, 20, 10, 5, false},
-		"the parent has made a session since":       {20, 5, 10, 10, false},
-		"the parent is of another session":          {20, 5, 10, 7, true},
-		"of PID 1, whose session is older":          {20, 5, 1, 1, true},
-		"of PID 1, which is of the session of boot": {20, 5, 1, 0, true},
-		"of PID 1, in its session":                  {20, 1, 1, 1, false},
-	} {
-		rig.Equal(t, name, Adopted(c.child, c.session, c.parent, c.parentSession), c.want)
-	}
-}
-
 // Standard input is watched if it has a far end. See socketpair(2), null(4).
-func TestLookAtStdin(t *testing.T) {
+func TestStdin(t *testing.T) {
 	pipe, _ := rig.Pipe(t)
 	stream, _ := rig.Socketpair(t)
 	datagrams, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	rig.NoError(t, err)
 	for name, c := range map[string]struct {
 		file *os.File
-		want Stdin
 		says string
 	}{
-		"a pipe":              {pipe, Open, "<nil>"},
-		"a reference":         {self.Open(t, fmt.Sprintf("/proc/self/fd/%d", pipe.Fd()), unix.O_PATH), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
-		"a stream socket":     {stream, Open, "<nil>"},
-		"a datagram socket":   {os.NewFile(uintptr(datagrams[0]), ""), Unwatched, "a datagram socket has no end"},
-		"/dev/null":           {self.Open(t, "/dev/null", os.O_RDWR), Ended, "<nil>"},
-		"/dev/zero":           {self.Open(t, "/dev/zero", os.O_RDWR), Unwatched, "a device has no end"},
-		"a terminal's master": {self.Open(t, "/dev/ptmx", os.O_RDWR|unix.O_NOCTTY), Open, "<nil>"},
-		"a file":              {self.Open(t, t.TempDir()+"/file", os.O_RDWR|os.O_CREATE), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
+		"a pipe":              {pipe, "<nil>"},
+		"a reference":         {self.Open(t, fmt.Sprintf("/proc/self/fd/%d", pipe.Fd()), unix.O_PATH), "a file has no far end; want a pipe, a socket or a terminal"},
+		"a stream socket":     {stream, "<nil>"},
+		"a datagram socket":   {os.NewFile(uintptr(datagrams[0]), ""), "a datagram socket has no end"},
+		"/dev/null":           {self.Open(t, "/dev/null", os.O_RDWR), "it has ended already"},
+		"/dev/zero":           {self.Open(t, "/dev/zero", os.O_RDWR), "a device has no end"},
+		"a terminal's master": {self.Open(t, "/dev/ptmx", os.O_RDWR|unix.O_NOCTTY), "<nil>"},
+		"a file":              {self.Open(t, t.TempDir()+"/file", os.O_RDWR|os.O_CREATE), "a file has no far end; want a pipe, a socket or a terminal"},
 	} {
 		restore := self.PutAt(t, 0, c.file)
-		got, err := LookAtStdin()
+		got, err := Stdin()
 		restore()
-		rig.Equal(t, name, got, c.want)
+		rig.Equal(t, name, got.FD == 0, err == nil)
 		rig.Equal(t, name, fmt.Sprint(err), c.says)
 	}
 }
 
 // A process that has ended can't be watched any more, whether it was reaped or not.
-func TestCanWatch(t *testing.T) {
+func TestProcess(t *testing.T) {
 	cmd := rig.Bystander(t, "sleep", "1000")
-	pidfd := func() (int, error) { return unix.PidfdOpen(cmd.Process.Pid, 0) }
-	fd, err := pidfd()
-	need.That(t, err != unix.ENOSYS, "pidfd_open(2) (kernel)")
-	rig.Equal(t, "while it lives", CanWatch(fd, err), nil)
+	lives, err := Process(cmd.Process.Pid)
+	need.That(t, err == nil || err == ErrGone, "pidfd_open(2) (kernel)")
+	rig.NoError(t, err)
+	ended := make(chan error)
+	go func() { ended <- lives.Wait() }()
 	rig.NoError(t, cmd.Process.Kill())
-	self.AwaitEnd(t, cmd.Process.Pid)
-	rig.Equal(t, "of a zombie", CanWatch(pidfd()), ErrGone)
+	rig.NoError(t, <-ended)
+	lives.Close()
+	_, err = Process(cmd.Process.Pid)
+	rig.Equal(t, "of a zombie", err, ErrGone)
 	_ = cmd.Wait()
-	rig.Equal(t, "of nobody", CanWatch(pidfd()), ErrGone)
+	_, err = Process(cmd.Process.Pid)
+	rig.Equal(t, "of nobody", err, ErrGone)
+}
+
+// A Watch of standard input reads nothing, and ends with the last writer.
+func TestWaitForStdin(t *testing.T) {
+	read, write := rig.Pipe(t)
+	_, err := write.WriteString("to be read")
+	rig.NoError(t, err)
+	restore := self.PutAt(t, 0, read)
+	defer restore()
+	stdin, err := Stdin()
+	rig.NoError(t, err)
+	ended := make(chan error)
+	go func() { ended <- stdin.Wait() }()
+	rig.NoError(t, write.Close())
+	rig.NoError(t, <-ended)
+	text := make([]byte, 20)
+	n, err := read.Read(text)
+	rig.NoError(t, err)
+	rig.Equal(t, "what is left to read", string(text[:n]), "to be read")
+}
+
+// A descriptor that is closed doesn't look like an end.
+func TestWaitForNothing(t *testing.T) {
+	rig.Equal(t, "the error", fmt.Sprint(Watch{1 << 20, unix.POLLIN}.Wait()), "cannot poll: bad file descriptor")
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "@child" {
+		parent, err := Parent()
+		fmt.Println(parent.FD >= 0, err)
+		fmt.Println(parent.Wait())
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestParent(t *testing.T) {
+	w, err := Parent()
+	rig.NoError(t, err)
+	w.Close()
+	cmd := exec.Command("/bin/sh", "-c", `"$0" @child & read line`, os.Args[0])
+	stdin, err := cmd.StdinPipe()
+	rig.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	rig.NoError(t, err)
+	rig.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	rig.Equal(t, "while the parent lives", lines.Text(), "true <nil>")
+	_ = stdin.Close()
+	lines.Scan()
+	rig.Equal(t, "what Wait says when it has exited", lines.Text(), "<nil>")
+	_ = cmd.Wait()
 }

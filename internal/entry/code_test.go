@@ -39,7 +39,7 @@ func TestCode(t *testing.T) {
 			}
 			for _, name := range []string{
 				prefix + "entry", prefix + "note", prefix + "fork", prefix + "watch", prefix + "rebuild", prefix + "endEarly", prefix + "(*process).sleep", prefix + "(*Sleeper).Step",
-				module + "internal/proc.Call6", module + "pdeath.(*Launcher).Find", module + "reaper.CloseInherited", module + "signals.EndBy", module + "signals.handle",
+				module + "internal/proc.Call6", module + "internal/entry.(*Parent).Find", module + "reaper.CloseInherited", module + "signals.EndBy", module + "signals.handle",
 			} {
 				if !slices.Contains(reached, name) {
 					t.Errorf("%s was not read; these were: %v", name, reached)

@@ -2,8 +2,6 @@ package entry
 
 import (
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-126c5d8a/fini/pdeath"
 )
 
 // A Sleeper is the state of the outer fini while it sleeps, before the Go runtime starts.
@@ -34,10 +32,10 @@ import (
 // The methods of a Sleeper decide what to do but make no system calls. The loop in sleep.go carries out their
 // decisions. The tests of package life call the same methods in a model of the kernel.
 type Sleeper struct {
-	Ignored uint64          // signals that were ignored when fini started; bit n-1 is signal n
-	Self    int             // the pid of the outer fini
-	Parent  pdeath.Launcher // the process that started fini
-	Role    Role            // Heir if the outer fini becomes the heir
+	Ignored uint64 // signals that were ignored when fini started; bit n-1 is signal n
+	Self    int    // the pid of the outer fini
+	Parent  Parent // the process that started fini
+	Role    Role   // Heir if the outer fini becomes the heir
 
 	At         What    // the last result of Next
 	Signal     Message // the last signal that was read

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/pdeath"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,7 +32,7 @@ func sent(sig unix.Signal, sender int32) Seen {
 func parents(e Seen) Seen { e.ParentDied = true; return e }
 
 // bySignal is a parent process without a pidfd.
-var bySignal = pdeath.Launcher{Pid: 10, FD: -1}
+var bySignal = Parent{Pid: 10, FD: -1}
 
 // exited and killed are the end of the inner fini; with others the outer fini has other children.
 func exited(code uint32) Seen     { return Seen{What: Ended, Message: Message{Value: code << 8}} }
@@ -100,11 +99,11 @@ func TestStep(t *testing.T) {
 		{"TSTP in a job that is to end", Sleeper{}, []Seen{parentDied, inJob, tstp}, "continue; let go; relay, continue", 0},
 
 		{"the parent process has died, without pidfds", Sleeper{Parent: bySignal}, []Seen{started, sent(ParentSignal, 7), parents(sent(ParentSignal, 7))}, "let go; ; tell parent's death, continue", 0},
-		{"the parent process has died, and is outside of the namespace", Sleeper{Parent: pdeath.Launcher{FD: -1}},
+		{"the parent process has died, and is outside of the namespace", Sleeper{Parent: Parent{FD: -1}},
 			[]Seen{started, parents(sent(ParentSignal, 7)), parents(sent(ParentSignal, 0)), usr1},
 			"let go; relay; tell parent's death, continue; relay, continue", 0},
 		{"another signal without pidfds", Sleeper{Parent: bySignal}, []Seen{started, parents(usr1)}, "let go; relay", 0},
-		{"ParentSignal with a pidfd", Sleeper{Parent: pdeath.Launcher{Pid: 10}}, []Seen{started, parents(sent(ParentSignal, 7))}, "let go; relay", 0},
+		{"ParentSignal with a pidfd", Sleeper{Parent: Parent{Pid: 10}}, []Seen{started, parents(sent(ParentSignal, 7))}, "let go; relay", 0},
 		{"the parent process has died before Started", Sleeper{}, []Seen{parentDied, started}, "continue; let go", 0},
 		{"the parent process has died, a signal comes, and the inner fini is stopped", Sleeper{},
 			[]Seen{started, parentDied, usr1, chld}, "let go; continue; relay, continue; continue", 0},

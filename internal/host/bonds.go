@@ -42,11 +42,11 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 		watch(k.line.FD, k.self.Pid, life.FiniDied)
 	}
 	for _, pid := range processes {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err = pdeath.CanWatch(fd, err); err != nil {
+		bound, err := pdeath.Process(pid)
+		if err != nil {
 			return fmt.Errorf("cannot bind the command to process %d: %w", pid, err)
 		}
-		watch(fd, pid, life.BoundEnded)
+		watch(bound.FD, pid, life.BoundEnded)
 	}
 	asked := pdeathsig != nil
 	switch {
@@ -78,10 +78,10 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 }
 
 // launcher returns the parent process of fini. For the inner fini, this is the parent of the outer fini.
-func (k *kernel) launcher() pdeath.Launcher {
+func (k *kernel) launcher() entry.Parent {
 	l := k.self.Parent
 	if l.Pid != 0 {
-		adopted := l.Session >= 0 && pdeath.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
+		adopted := l.Session >= 0 && proc.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
 		l.Gone = l.Gone || adopted || k.line.FD < 0 && l.Died()
 	}
 	return l
@@ -89,12 +89,12 @@ func (k *kernel) launcher() pdeath.Launcher {
 
 // byNohup reports whether fini was started by nohup(1), which ignores SIGHUP for fini alone. The parent process either
 // does not ignore SIGHUP or, like the shell of "nohup fini &", has exited already.
-func byNohup(launcher pdeath.Launcher, self int) bool {
+func byNohup(launcher entry.Parent, self int) bool {
 	switch name := proc.Name(launcher.Pid); {
 	case name == entry.InnerName, name != "" && name == proc.Name(self):
 		return false // the parent process is another fini, which catches the signals that it inherited as ignored
 	case launcher.Gone, launcher.Pid == 0:
 		return true
 	}
-	return !pdeath.Ignores(launcher.Pid, syscall.SIGHUP)
+	return !ignores(launcher.Pid, syscall.SIGHUP)
 }

@@ -53,7 +53,7 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	k.caught.CatchIgnored()
 	k.caught.Unblock()
 	k.early = k.caught.Take()
-	reaper.CloseInherited(k.stdin == pdeath.Open)
+	reaper.CloseInherited(k.watchesStdin())
 	_ = os.Chdir("/")        // so that the old directory's file system can be unmounted
 	runtime.UnlockOSThread() // so that other goroutines can use this thread
 	return k.begin(options, child).Run()
@@ -70,14 +70,15 @@ type kernel struct {
 	line   Line // the connection to the outer fini; FD is -1 if there is none
 	mainFD int  // pidfd of the main child, or -1
 
-	caught *signals.Catcher
-	early  []signals.Received // signals that arrived before the command was started
-	stdin  pdeath.Stdin
-	bonds  []bond
-	tree   *orphans.Tree
-	report report.Report
-	memory proc.Memory
-	fds    []unix.PollFd // buffer for Wait
+	caught     *signals.Catcher
+	early      []signals.Received // signals that arrived before the command was started
+	stdin      pdeath.Watch       // FD is -1 for none
+	stdinEnded bool               // standard input had ended before the start
+	bonds      []bond
+	tree       *orphans.Tree
+	report     report.Report
+	memory     proc.Memory
+	fds        []unix.PollFd // buffer for Wait
 
 	owners   *report.Owners // records which process started each leftover
 	terminal int            // the terminal where the command was put in the foreground, or -1
@@ -95,7 +96,7 @@ type kernel struct {
 }
 
 func newKernel(options *cli.Options, self entry.Facts) *kernel {
-	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1, line: Line{self.Line}, tree: orphans.New()}
+	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1, line: Line{self.Line}, stdin: pdeath.Watch{FD: -1}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)
 	k.plan = life.PlanOf(options.Wanted(), life.Facts{
 		Initial: os.Getpid() == 1, Inner: self.Role == entry.Inner, Heir: self.Role == entry.Heir, Limited: !self.Linked, NoFork: syscall.Errno(max(-self.Failed, 0)),
@@ -113,8 +114,8 @@ func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	k.mainFD = child.FD
 	k.tree.Allow(options.AllowOrphan, child.Pid)
 	k.report.Pid = child.Pid
-	if k.stdin == pdeath.Open && options.StdinEOF {
-		k.bonds = append(k.bonds, bond{fd: 0, events: unix.POLLRDHUP, why: life.StdinClosed})
+	if k.watchesStdin() && options.StdinEOF {
+		k.bonds = append(k.bonds, bond{fd: k.stdin.FD, events: k.stdin.Events, why: life.StdinClosed})
 	}
 	if len(k.args) == 0 {
 		k.Sayf(life.Detail, "pausing")
@@ -123,7 +124,7 @@ func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 		k.owners.Main(child.Pid, strings.Join(k.args, " "))
 	}
 	lived := life.New(k, k.rules, child.Pid, child.FD >= 0)
-	if k.stdin == pdeath.Ended && options.StdinEOF {
+	if k.stdinEnded && options.StdinEOF {
 		lived.Stop(life.StdinClosed)
 	}
 	return lived

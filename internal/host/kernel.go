@@ -18,7 +18,6 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
-	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -145,16 +144,19 @@ func (k *kernel) livingChild() (pidfd int, needed bool) {
 
 // ParentDies reports whether fini watches the parent process and it is dead or dying.
 func (k *kernel) ParentDies() bool {
-	return slices.ContainsFunc(k.bonds, func(b bond) bool { return b.why == life.ParentDied && (b.ended || pdeath.Dying(b.pid)) })
+	return slices.ContainsFunc(k.bonds, func(b bond) bool { return b.why == life.ParentDied && (b.ended || dying(b.pid)) })
 }
 
 // Unread returns how many bytes of standard input the command has not read yet, if fini watches standard input.
 func (k *kernel) Unread() int {
-	if k.stdin != pdeath.Open {
+	if !k.watchesStdin() {
 		return 0
 	}
-	return pdeath.Unread()
+	n, _ := unix.IoctlGetInt(0, unix.TIOCINQ) // see ioctl_tty(2)
+	return n
 }
+
+func (k *kernel) watchesStdin() bool { return k.stdin.FD >= 0 }
 
 // Traffic returns how much has been read and written by the processes that hold standard input open.
 func (k *kernel) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }

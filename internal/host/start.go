@@ -65,7 +65,8 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 		k.rules.Before = k.rules.Initial
 	}
 	if options.StdinEOF || options.Idle > 0 {
-		if k.stdin, err = pdeath.LookAtStdin(); err != nil {
+		k.stdin, err = pdeath.Stdin()
+		if k.stdinEnded = err == pdeath.ErrGone; err != nil && !k.stdinEnded {
 			flag := "--idle"
 			if options.StdinEOF {
 				flag = "--stdin-eof"
@@ -73,7 +74,7 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 			return fmt.Errorf("%s: cannot watch standard input: %w", flag, err)
 		}
 	}
-	if k.stdin != pdeath.Open { // nobody writes to /dev/null
+	if !k.watchesStdin() { // nobody writes to /dev/null
 		k.rules.Idle = 0
 	}
 	return reaper.CanReap()
@@ -111,7 +112,7 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 		k.line.Starting()
 		if k.rules.Job != 0 {
 			job = entry.InJob
-			orphaned = pdeath.GroupIsOrphaned(k.self.Group, k.self.Session, k.self.Pid)
+			orphaned = groupIsOrphaned(k.self.Group, k.self.Session, k.self.Pid)
 		}
 		if !orphaned && k.leave(false) && k.rules.Job != 0 {
 			c.Group = k.rules.Job

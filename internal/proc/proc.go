@@ -46,6 +46,13 @@ func ParentOf(pid int) int {
 	return parent
 }
 
+// Adopted reports whether the sessions prove that parent has inherited child from a process that has exited.
+// A child is in the session of its parent, unless the child leads a session, or the parent has made a session since,
+// which the parent leads. PID 1 has made its session before it starts a process. See credentials(7), setsid(2).
+func Adopted(child, session, parent, parentSession int) bool {
+	return session != child && session != parentSession && (parentSession != parent || parent == 1)
+}
+
 // A Status holds fields of /proc/PID/status. See proc_pid_status(5).
 type Status struct {
 	Name                  string

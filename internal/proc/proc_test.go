@@ -155,3 +155,21 @@ func FuzzStatus(f *testing.F) {
 		}
 	})
 }
+
+// Sessions prove an adoption, or they don't: a living parent is never taken for one that has adopted.
+func TestAdopted(t *testing.T) {
+	for name, c := range map[string]struct {
+		child, session, parent, parentSession int
+		want                                  bool
+	}{
+		"of its parent's session":                   {20, 5, 10, 5, false},
+		"it leads its session":                      {20, 20, 10, 5, false},
+		"the parent has made a session since":       {20, 5, 10, 10, false},
+		"the parent is of another session":          {20, 5, 10, 7, true},
+		"of PID 1, whose session is older":          {20, 5, 1, 1, true},
+		"of PID 1, which is of the session of boot": {20, 5, 1, 0, true},
+		"of PID 1, in its session":                  {20, 1, 1, 1, false},
+	} {
+		rig.Equal(t, name, Adopted(c.child, c.session, c.parent, c.parentSession), c.want)
+	}
+}

@@ -35,7 +35,7 @@ const (
 var may = map[string][]string{
 	"main":             {"internal/cli", "internal/entry", "internal/files", "internal/host", "internal/life", "signals"},
 	"internal/cli":     {"internal/life", "signals", kong},
-	"internal/entry":   {"internal/proc", "pdeath", "reaper", "signals", unix},
+	"internal/entry":   {"internal/proc", "reaper", "signals", unix},
 	"internal/files":   {"internal/proc", unix},
 	"internal/host":    {"internal/cli", "internal/entry", "internal/files", "internal/life", "internal/orphans", "internal/proc", "internal/report", "pdeath", "reaper", "signals", unix},
 	"internal/life":    {"internal/orphans", "reaper", "signals"},

@@ -1,0 +1,51 @@
+package host
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
+)
+
+// This file reads only status below /proc, for which a reader never waits. See proc_pid_status(5).
+
+// ignores reports whether a process ignores a signal. It returns false if the status can't be read.
+func ignores(pid int, sig unix.Signal) bool {
+	f := proc.In(unix.AT_FDCWD)
+	status, _ := f.StatusIn("/proc/" + strconv.Itoa(pid))
+	return status.Ignored&(1<<(sig-1)) != 0
+}
+
+// groupIsOrphaned reports whether a process group of a session is orphaned: no member has a parent in another group of
+// the session, such as a shell that could continue it. See setpgid(2). It returns false if this can't be read. It looks
+// only at the ancestors of one member, because the other members of a job have the same parents.
+func groupIsOrphaned(group, session, member int) bool {
+	if group == 0 {
+		return false // the group is outside of the PID namespace, as are the parents of its members
+	}
+	f := proc.In(unix.AT_FDCWD)
+	for at := member; ; {
+		status, err := f.StatusIn("/proc/" + strconv.Itoa(at))
+		if at = status.Parent; err != nil || at <= 0 {
+			return err == nil
+		}
+		theirGroup, err := unix.Getpgid(at)
+		theirSession, err2 := unix.Getsid(at)
+		switch {
+		case err != nil || err2 != nil:
+			return false
+		case theirSession != session:
+			return true
+		case theirGroup != group:
+			return false
+		}
+	}
+}
+
+// dying reports whether a process has begun to exit: it has let go of its descriptors, or is gone.
+func dying(pid int) bool {
+	f := proc.In(unix.AT_FDCWD)
+	status, err := f.StatusIn("/proc/" + strconv.Itoa(pid))
+	return status.Descriptors == 0 || err == unix.ESRCH || err != nil && unix.Kill(pid, 0) == unix.ESRCH
+}
