@@ -15,9 +15,9 @@ func TestLeftoverIsStopped(t *testing.T) {
 		l := rig.Start(t, p, "--linger=0", "--", "/bin/sh", "-c", `
 			setsid sh -c 'echo leftover $$; exec sleep 1000' &
 			read line; exit $line`)
-		pid := l.Out.WantPID("leftover ") // as PID 1 fini has a PID namespace, of which this pid is
-		rig.Write(t, l, "3\n")            // the command waits for it: by now the leftover is there
-		l.MustEnd(3)                      // and nothing of the tree is alive
+		pid := l.Out.WantPID("leftover ") // a pid as fini sees it, which matters if it is PID 1
+		rig.Write(t, l, "3\n")            // only now does the command exit
+		l.MustEnd(3)                      // with this status, and with no process left
 		l.Err.Want(fmt.Sprintf("fini: stopping leftover %d (", pid))
 	})
 }
