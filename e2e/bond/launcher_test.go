@@ -95,7 +95,7 @@ func TestLauncherDies(t *testing.T) {
 						}
 						first, _ := l.Out.Next()
 						rig.MustRecord(t, "the command says", []string{first}, tt.want)
-						want := fmt.Sprintf("fini: stopping the command: its parent (exe, %d) has died; -p none keeps it", l.Launcher)
+						want := fmt.Sprintf("fini: stopping the command: fini's parent (exe, %d) has died; -p none prevents this", l.Launcher)
 						if line, _ := l.Err.Next(); line != want {
 							t.Errorf("says %q, want first %q", line, want)
 						}
@@ -117,7 +117,7 @@ func TestLauncherDies(t *testing.T) {
 // for fini, and one further up is not.
 func TestUnboundOutlivesItsLauncher(t *testing.T) {
 	t.Parallel()
-	const unbound = "fini: the command is not bound to the parent process: nohup started fini; -p TERM binds the command"
+	const unbound = "fini: the command will keep running if fini's parent dies, because nohup started fini; -p TERM prevents this"
 	nohup := []string{need.Program(t, "nohup")}
 	ignores := []string{"/bin/sh", "-c", `trap "" HUP; exec "$@"`, "sh"} // executes the launcher
 	refusals.WithAndWithoutPidfds(t, refusals.WithPidfds, func(t *testing.T, before []string) {
@@ -250,7 +250,7 @@ func TestLauncherOfAStoppedInnerDies(t *testing.T) {
 func TestLauncherEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "setsid")
-	const said = " has died; -p none keeps it\n"
+	const said = " has died; -p none prevents this\n"
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run(p.Name+"/before or after it is bound", func(t *testing.T) {
 			t.Parallel()

@@ -369,7 +369,7 @@ func TestDescriptorTableIsTooSmall(t *testing.T) {
 					if want := map[bool]int{true: 3, false: 125}[started]; status != want {
 						t.Errorf("%d free descriptors: status %d, want %d; stderr: %s", free, status, want, stderr)
 					}
-					if free >= enough && !started || free >= max(12, enough) && strings.Contains(stderr, "without a shield") {
+					if free >= enough && !started || free >= max(12, enough) && strings.Contains(stderr, "running as with --no-shield") {
 						t.Errorf("%d free descriptors should be enough; stderr: %s", free, stderr)
 					}
 				}
@@ -579,7 +579,7 @@ func TestOddSurroundings(t *testing.T) {
 				rig.Write(t, l, "go\n")
 				rig.MustRecord(t, "stdout has", l.Out.Rest(), "main")
 				l.MustEnd(3)
-				if said := l.Err.Whole(); aborted(said) || strings.Contains(said, "without a shield") {
+				if said := l.Err.Whole(); aborted(said) || strings.Contains(said, "running as with --no-shield") {
 					t.Errorf("not what it is elsewhere: %s", said)
 				}
 			})

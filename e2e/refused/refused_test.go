@@ -407,7 +407,7 @@ func TestRefusedProc(t *testing.T) {
 			[]string{"stopping leftover", "gave up on leftovers that do not exit: ["}},
 		{"read-only", with(`mount -o remount,ro,bind /proc`), nil, leftover, 0, stops},
 		{"none, and all else refused", none, rig.Mode("refuse", refusals.All+":EPERM"), leftover, 2,
-			[]string{"what the command leaves running goes on", "going on without a shield"}},
+			[]string{"leftovers will keep running", "running as with --no-shield, so leftovers survive if fini is killed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -470,7 +470,7 @@ func TestHidepidTakesNoSearch(t *testing.T) {
 	}
 }
 
-const noPair = "fini: cannot fork: operation not permitted: going on without a shield"
+const noPair = "fini: cannot fork: operation not permitted: running as with --no-shield, so leftovers survive if fini is killed"
 
 // The outer fini can't do without these calls. If a filter refuses one, fini is a single process, and hands on none of the
 // descriptors that it had meant for two.

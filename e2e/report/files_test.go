@@ -186,7 +186,7 @@ func TestReportIsRefused(t *testing.T) {
 		for _, tt := range []struct{ path, before, why string }{
 			{"socket", `perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => "socket", Listen => 1) or die'`, "it is a socket" + want},
 			{"./.", "", "it is a directory" + want},
-			{"another", ">name; ln name another", "it has 2 names"},
+			{"another", ">name; ln name another", "it has 2 names (hard links)"},
 			{"link", "ln -s none link", "it is a symbolic link" + want},
 			{"fifo", "mkfifo fifo", "it is a FIFO" + want},
 			{"none/report.json", "", "no such file or directory; mkdir -p none makes the directory"},
@@ -265,7 +265,7 @@ func TestReportDescriptor(t *testing.T) {
 	device := func(path string) func(testing.TB) (ours, theirs *os.File) {
 		return func(t testing.TB) (_, theirs *os.File) { return nil, rig.Device(t, path) }
 	}
-	const slow = "it was not taken within 5s"
+	const slow = "nobody read it within 5s"
 	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
 			name string

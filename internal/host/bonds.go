@@ -53,13 +53,13 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 	case asked && *pdeathsig == 0, !asked && k.rules.Initial:
 		return nil
 	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(launcher, k.self.Pid):
-		k.Sayf(life.Detail, "the command is not bound to the parent process: nohup started fini; -p TERM binds the command")
+		k.Sayf(life.Detail, "the command will keep running if fini's parent dies, because nohup started fini; -p TERM prevents this")
 		return nil
 	case !asked && launcher.Pid == 0:
-		k.Sayf(life.Detail, "the command is not bound to the parent process, which is outside of the PID namespace")
+		k.Sayf(life.Detail, "the command will keep running if fini's parent dies, because that is outside of the PID namespace")
 		return nil
 	case launcher.Gone:
-		return errors.New("the parent process exited before fini was ready, so fini does not start the command; -p none starts the command even so")
+		return errors.New("the parent process exited before fini was ready, so the command was not started; -p none starts it anyway")
 	}
 	if launcher.FD < 0 && k.line.FD < 0 {
 		// Either there are no pidfds, or the parent process is outside of the PID namespace.
@@ -69,7 +69,7 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 		k.kept.Signal = syscall.Signal(launcher.Kept)
 	}
 	if launcher.Err != 0 {
-		k.Sayf(life.Always, "cannot set a parent death signal: %v: going on without a bond to the parent process", launcher.Err)
+		k.Sayf(life.Always, "cannot set a parent death signal: %v: the command will keep running if fini's parent dies", launcher.Err)
 		return nil
 	}
 	k.bySignal = launcher.FD < 0

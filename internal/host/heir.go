@@ -34,7 +34,7 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 		switch fd := self.Reports[i]; {
 		case self.Main == 0:
 		case fd < 0:
-			k.Sayf(life.Always, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", path)
+			k.Sayf(life.Always, "--report: cannot write %q: its descriptor was lost when the inner fini was killed", path)
 		default:
 			places = append(places, report.Place{FD: fd, Path: path})
 		}

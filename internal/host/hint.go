@@ -14,7 +14,7 @@ func hint(command []string) string {
 	case strings.HasPrefix(name, "-") && len(name) > 1:
 		return "fini's flags go before the --, and one -- is taken off"
 	case strings.IndexAny(name, "\u2013\u2014\u2212") == 0:
-		return "it begins with a dash that is not -"
+		return "it begins with a long dash; type - instead"
 	case slices.Contains([]string{"help", "version", "license"}, name):
 		return "did you mean fini --" + name + "?"
 	case strings.Contains(shellWords, " "+name+" "):

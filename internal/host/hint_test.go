@@ -26,7 +26,7 @@ func TestHint(t *testing.T) {
 		{"help", "did you mean fini --help?"},
 		{"version", "did you mean fini --version?"},
 		{"--|x", "fini's flags go before the --, and one -- is taken off"},
-		{"\u2014timeout=5s", "it begins with a dash that is not -"},
+		{"\u2014timeout=5s", "it begins with a long dash; type - instead"},
 		{"server|x", "./server is here: write ./server"},
 		{"src", ""}, {"", ""}, {"-", ""}, {"mkae", ""}, {"./nope", ""},
 	} {

@@ -31,7 +31,7 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 		return life.Result{}
 	}
 	if k.plan.NoShield != "" {
-		k.Sayf(k.plan.Level, "%s: going on without a shield", k.plan.NoShield)
+		k.Sayf(k.plan.Level, "%s: running as with --no-shield, so leftovers survive if fini is killed", k.plan.NoShield)
 	}
 	if parent := os.Getppid(); self.Role == entry.Inner && parent == 0 {
 		return k.notStarted(errors.New("children of fini are in another PID namespace than fini: use unshare --fork"))

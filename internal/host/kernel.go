@@ -129,7 +129,7 @@ func (k *kernel) Dropped(got life.Signal) {
 		k.Sayf(life.Normal, "ignored %s%s: only a process outside of this PID namespace can end the pause, as docker stop does", signals.Name(got.Signal), sender)
 		return
 	}
-	k.Sayf(life.Detail, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
+	k.Sayf(life.Detail, "dropped %s%s: send signals to the other process of fini, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
 
 // livingChild returns the pidfd of a leftover, for Wait to notice the leftover's exit. It returns -1 if there is no

@@ -66,7 +66,7 @@ func (k *kernel) Say(level life.Level, text string, why life.Reason) {
 func (k *kernel) because(why life.Reason) string {
 	switch why {
 	case life.ParentDied:
-		return fmt.Sprintf("its parent%s has died; -p none keeps it", k.culprit(why))
+		return fmt.Sprintf("fini's parent%s has died; -p none prevents this", k.culprit(why))
 	case life.FiniDied:
 		return fmt.Sprintf("the outer fini%s was killed", k.culprit(why))
 	case life.BoundEnded:

@@ -33,10 +33,10 @@ func TestCulprit(t *testing.T) {
 		bonds []bond
 		why   life.Reason
 	}{
-		"its parent (make, 7) has died; -p none keeps it": {[]bond{first, parent}, life.ParentDied},
-		"its parent has died; -p none keeps it":           {[]bond{first}, life.ParentDied},
-		"a process of --bind (?, 9) exited":               {[]bond{first, second}, life.BoundEnded},
-		"a process of --bind exited":                      {[]bond{parent, first}, life.BoundEnded},
+		"fini's parent (make, 7) has died; -p none prevents this": {[]bond{first, parent}, life.ParentDied},
+		"fini's parent has died; -p none prevents this":           {[]bond{first}, life.ParentDied},
+		"a process of --bind (?, 9) exited":                       {[]bond{first, second}, life.BoundEnded},
+		"a process of --bind exited":                              {[]bond{parent, first}, life.BoundEnded},
 	} {
 		rig.Equal(t, "it says", (&kernel{bonds: c.bonds}).because(c.why), want)
 	}

@@ -55,7 +55,7 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 	k.caught.Children()
 	if !k.rules.Initial {
 		if err := reaper.Subreaper(); err != nil {
-			k.Sayf(life.Always, "%v: what the command leaves running goes on", err)
+			k.Sayf(life.Always, "%v: leftovers will keep running", err)
 		}
 	}
 	// With --pause as PID 1, earlier children are part of the container and are treated like all others.
@@ -134,9 +134,9 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	if child.Ungrouped {
 		k.rules.Group = false
 		if c.Deathsig == 0 {
-			k.Sayf(life.Always, "cannot give the command a process group: signals go to the main child alone")
+			k.Sayf(life.Always, "cannot give the command a process group: signals are sent only to the main child")
 		} else {
-			k.Sayf(life.Always, "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed")
+			k.Sayf(life.Always, "cannot give the command a process group and a parent death signal: signals are sent only to the main child, which survives if fini is killed")
 		}
 	}
 	return child, nil
@@ -154,7 +154,7 @@ func (k *kernel) leave(session bool) bool {
 		err = unix.Setpgid(0, 0)
 	}
 	if err != nil {
-		k.Sayf(life.Always, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
+		k.Sayf(life.Always, "cannot give the inner fini a process group of its own: %v: SIGKILL for fini's group would kill both processes of fini", err)
 	}
 	return err == nil
 }

@@ -48,7 +48,7 @@ func (l *ladder) measured(now time.Duration, e measured) (do []action) {
 	s.sum = e.Sum
 	if e.err != nil && !s.said {
 		s.said = true
-		do = append(do, say{level: Normal, text: fmt.Sprintf("%v; as long as that is so, --idle has no effect", e.err)})
+		do = append(do, say{level: Normal, text: fmt.Sprintf("%v; --idle has no effect until this changes", e.err)})
 	}
 	if s.looks >= idleLooks && e.unread == 0 {
 		return append(do, l.stop(now, stop{why: WentIdle})...)

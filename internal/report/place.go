@@ -139,7 +139,7 @@ func wrongFile(st *unix.Stat_t) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return wrongKind(st.Mode)
 	case st.Nlink > 1:
-		return fmt.Errorf("it has %d names", st.Nlink)
+		return fmt.Errorf("it has %d names (hard links)", st.Nlink)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func writeAll(fd int, text []byte) error {
 		case err != unix.EAGAIN:
 			return err
 		case left <= 0:
-			return fmt.Errorf("it was not taken within %v", patience)
+			return fmt.Errorf("nobody read it within %v", patience)
 		}
 		// poll(2) may return at once although the text does not fit, so pause to avoid a busy loop.
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}

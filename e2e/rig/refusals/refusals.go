@@ -39,11 +39,11 @@ type Row struct {
 }
 
 const (
-	noSubreaper  = "cannot become a subreaper: ERROR: what the command leaves running goes on"
-	noBond       = "cannot set a parent death signal: ERROR: going on without a bond to the parent process"
-	noOwnGroup   = "cannot give the inner fini a process group of its own: ERROR: a SIGKILL for fini's group kills both"
-	noInitsGroup = "cannot give the command a process group: signals go to the main child alone"
-	noGroup      = "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed"
+	noSubreaper  = "cannot become a subreaper: ERROR: leftovers will keep running"
+	noBond       = "cannot set a parent death signal: ERROR: the command will keep running if fini's parent dies"
+	noOwnGroup   = "cannot give the inner fini a process group of its own: ERROR: SIGKILL for fini's group would kill both processes of fini"
+	noInitsGroup = "cannot give the command a process group: signals are sent only to the main child"
+	noGroup      = "cannot give the command a process group and a parent death signal: signals are sent only to the main child, which survives if fini is killed"
 )
 
 var Rows = []Row{
