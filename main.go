@@ -37,7 +37,7 @@ var license string
 func init() { runtime.LockOSThread() }
 
 // gcPercent makes the Go runtime start collecting garbage at a heap of 1 MB. Its default of 4 MB is too much if fini
-// and its command share 8 MiB: see docs/refused-and-exhausted.md.
+// and its command share 8 MiB. See docs/refused-and-exhausted.md.
 const gcPercent = 25
 
 func main() {

@@ -11,9 +11,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// This file contains the lookup of FINI_ variables and the messages about mistakes, whether there or in flags.
+// This file looks up FINI_ variables. It also contains the messages about mistakes in variables and in flags.
 
-// variables gives kong the values of FINI_ variables, which are not in the Go runtime's environment: see entry.Getenv.
+// variables gives kong the values of FINI_ variables, which are not in the Go runtime's environment. See entry.Getenv.
 type variables struct {
 	parser  *kong.Kong
 	environ []string

@@ -17,22 +17,22 @@ import (
 
 // This file parses the values of flags and variables. Each kind of value has a function and an error message.
 
-// kinds maps the type of a flag to its parser. The type is in the tag type or else is that of the field.
+// kinds maps the type of a flag to its parser. A field without the tag type has the name of its Go type.
 var kinds = map[string]kong.MapperFunc{
-	"Duration": each(duration),
+	"Duration": mapper(duration),
 	"words":    words,
-	"string":   each(func(text string) (string, error) { return text, nil }), // kong's own parser replaces invalid UTF-8
-	"deathsig": each(deathsig),
-	"signals":  each(stopSignals),
-	"pid":      each(pid),
-	"status":   each(status),
-	"pattern":  each(pattern),
-	"rewrite":  each(rewrite),
-	"file":     each(file),
+	"string":   mapper(func(text string) (string, error) { return text, nil }), // kong's own parser replaces invalid UTF-8
+	"deathsig": mapper(deathsig),
+	"signals":  mapper(stopSignals),
+	"pid":      mapper(pid),
+	"status":   mapper(status),
+	"pattern":  mapper(pattern),
+	"rewrite":  mapper(rewrite),
+	"file":     mapper(file),
 }
 
-// each returns a mapper for values that read parses. For a repeatable flag, the mapper collects all values.
-func each[T any](read func(text string) (T, error)) kong.MapperFunc {
+// mapper returns a kong mapper that parses values with read. For a repeatable flag, it collects all values.
+func mapper[T any](read func(text string) (T, error)) kong.MapperFunc {
 	return func(ctx *kong.DecodeContext, target reflect.Value) error {
 		token := ctx.Scan.Pop()
 		texts, isList := token.Value.([]string)       // if it comes from a variable

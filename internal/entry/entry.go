@@ -78,7 +78,7 @@ func copyWords(from, end, to uintptr) uintptr {
 }
 
 // Between the start of the runtime and signals.Catch, a terminating signal would be lost in PID 1, and would kill an
-// heir before it has stopped anything. Both therefore install a handler before the runtime starts: see catchEarly. The
+// heir before it has stopped anything. Both therefore install a handler before the runtime starts. See catchEarly. The
 // runtime installs its own, but calls ours before it would die from a signal (see dieFromSignal and sigfwdgo in package
 // runtime). On SIGQUIT it prints a dump instead, so init installs our handler again.
 func init() { outer.catchEarly() }
@@ -103,7 +103,7 @@ func onTerminating(handler uintptr) {
 	}
 }
 
-// earlyPC is the address of the signal handler in entry_*.s.
+// earlyPC is the address of the signal handler that the assembly defines.
 var earlyPC uintptr
 
 // endEarly terminates this process with a signal that arrived before package signals was ready. There is no command

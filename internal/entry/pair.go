@@ -25,7 +25,7 @@ import (
 )
 
 // atEntry is the state that fini inherited, recorded before the Go runtime changes signal dispositions and the signal
-// mask. It is empty if fini was linked without -E or if this architecture has no entry_*.s.
+// mask. It is empty if fini was linked without -E or if there is no assembly for this architecture.
 var atEntry struct {
 	ignored, blocked   uint64  // bit n-1 is signal n
 	closed             [3]bool // whether each standard stream was closed

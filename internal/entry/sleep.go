@@ -94,9 +94,9 @@ func (p *process) poll() {
 	}
 }
 
-// reap reaps all children that have exited, except the inner fini and the main child. Such a child is one that this
-// process had before it executed fini, or an orphan that such a child has left. Once it is reaped, its pid may be
-// reused, so reap also removes the pid from the list of earlier children.
+// reap reaps all children that have exited, except the inner fini and the main child. Such a child is either from
+// before this process executed fini, or an orphan that one of those has left. Once it is reaped, its pid may be reused,
+// so reap also removes the pid from the list of earlier children.
 //
 //go:nosplit
 func (p *process) reap() {

@@ -120,13 +120,13 @@ func (s *Sleeper) Heeds(w What) bool {
 	}[w%whats]
 }
 
-// IsBounded reports whether the outer fini waits at most a second, counted from the last Bound.
+// IsBounded reports whether the current wait must end a second after the last Bound.
 //
 //go:nosplit
 func (s *Sleeper) IsBounded() bool { return s.Heeds(Waited) || s.Heeds(Room) || s.Heeds(Ended) }
 
-// Takes returns the set of signals that the outer fini reads. Before the main child starts, these are only a few. In a
-// job, the kernel may then suspend this process with its default actions for SIGTSTP, SIGTTIN and SIGTTOU.
+// Takes returns the set of signals that the outer fini reads. Before the main child starts, it contains only a few.
+// Later, in a job, it does not contain the signals with which the kernel suspends this process.
 //
 //go:nosplit
 func (s *Sleeper) Takes() uint64 {
@@ -188,8 +188,8 @@ func (s *Sleeper) Step(e *Seen) Act {
 //go:nosplit
 func (s *Sleeper) signalled(parentDied bool) Act {
 	sig, sender := s.Signal.Value, int(s.Signal.Sender)
-	// The terminal may have sent SIGINT before the main child was in the group to receive it. Relay it like a signal
-	// from a process then, although the main child may receive it twice.
+	// The terminal may have sent SIGINT before the main child was in the group to receive it. In that case, relay it
+	// like a signal from a process, although the main child may receive it twice.
 	if s.Early && sender == Kernel {
 		s.Signal.Sender = 0
 	}

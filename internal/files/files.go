@@ -1,6 +1,6 @@
-// Package files opens the files that fini writes to by name: reports, the step summary of a CI, and the copy that
-// --install makes. When root runs fini, a directory in such a path may belong to another user, who must not be able to
-// choose what root overwrites. Package files also writes to streams without waiting for a reader.
+// Package files opens every file that fini writes to by name, such as a report or the copy that --install makes. When
+// root runs fini, a directory in such a path may belong to another user, who must not be able to choose what root
+// overwrites. Package files also writes to streams without waiting for a reader.
 package files
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// maxLinks is how many symbolic links a path may contain: see path_resolution(7).
+// maxLinks is how many symbolic links a path may contain. See path_resolution(7).
 const maxLinks = 40
 
 // Open opens a file for writing if check accepts it. It checks before it opens, because opening a device may have side
@@ -59,9 +59,9 @@ func Named(fd int) error {
 	return nil
 }
 
-// folder opens the directory of path for the *at system calls, and returns it with the rest of the path. For root it
-// walks the path one directory at a time and checks every symbolic link before following it. For any other user it
-// leaves that to the kernel, because this process can only write what this user may write anyway.
+// folder opens the directory of path, for openat(2) and similar calls, and returns it with the rest of the path. For
+// root it walks the path one directory at a time and checks every symbolic link before following it. For any other user
+// it leaves that to the kernel, because this process can only write what this user may write anyway.
 func folder(path string) (dir int, name string, err error) {
 	dir = unix.AT_FDCWD
 	if unix.Geteuid() != 0 {

@@ -36,7 +36,7 @@ func Quietly(write func() error) error {
 	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
 	err := write()
 	if err == unix.EPIPE {
-		// Ignoring a pending signal discards it: see sigaction(2).
+		// Ignoring a pending signal discards it. See sigaction(2).
 		var now proc.SigAction
 		proc.SetAction(unix.SIGPIPE, &proc.SigAction{proc.Ignore}, &now)
 		proc.SetAction(unix.SIGPIPE, &now, nil)

@@ -1,6 +1,6 @@
 package host
 
-// This file watches what the command is bound to: the parent process, --bind processes, and the outer fini of a pair.
+// This file binds the command to the parent process, to --bind processes, and to the outer fini of a pair.
 
 import (
 	"errors"
@@ -87,8 +87,8 @@ func (k *kernel) launcher() entry.Parent {
 	return l
 }
 
-// byNohup reports whether fini was started by nohup(1), which ignores SIGHUP for fini alone. The parent process either
-// does not ignore SIGHUP or, like the shell of "nohup fini &", has exited already.
+// byNohup reports whether nohup(1) started fini, with SIGHUP ignored. The parent process does not ignore SIGHUP itself
+// or, like the shell of "nohup fini &", has exited already.
 func byNohup(launcher entry.Parent, self int) bool {
 	switch name := proc.Name(launcher.Pid); {
 	case name == entry.InnerName, name != "" && name == proc.Name(self):

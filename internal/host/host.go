@@ -60,7 +60,7 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 }
 
 // A kernel implements life.Kernel on the real kernel, so that a life.Loop can learn what happens and act on it. Only
-// one goroutine uses it, because only one goroutine may reap children and send signals: see life.Loop.
+// one goroutine uses it, because only one goroutine may reap children and send signals. See life.Loop.
 type kernel struct {
 	Logger
 	self   entry.Facts

@@ -1,6 +1,6 @@
 package host
 
-// This file contains the methods of life.Kernel, except for those that only write messages: see say.go.
+// This file contains the methods of life.Kernel, except for those that only write messages. See say.go.
 
 import (
 	"cmp"
@@ -66,8 +66,8 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 				woken.Signals = append(woken.Signals, life.Signal{Received: k.kept})
 			}
 		default:
-			// Only a thread of the parent process has exited. The sender of the signal doesn't tell, because in gVisor
-			// it is the thread ID in either case.
+			// Only a thread of the parent process has exited. The sender does not show that, because in gVisor it is
+			// always a thread ID.
 		}
 	}
 	for i := range k.bonds {
@@ -161,7 +161,7 @@ func (k *kernel) watchesStdin() bool { return k.stdin.FD >= 0 }
 // Traffic returns how much has been read and written by the processes that hold standard input open.
 func (k *kernel) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
 
-// Reap reaps all children that have exited. none is true if there are no others.
+// Reap reaps all children that have exited. If there are no other children, none is true.
 func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	var name func(int) string
 	if k.rules.WarnReaped {
@@ -294,8 +294,8 @@ func (k *kernel) Exit(end life.End) {
 	if k.line.FD < 0 {
 		return
 	}
-	// The outer fini may still be suspended together with the job, because SIGCONT to the command alone doesn't
-	// continue it. Continue it, unless it was killed, which is why the parent of this process is compared.
+	// The outer fini may have been suspended with the job and not continued with the command. Continue it, unless it
+	// was killed and this process has another parent now.
 	if k.rules.Job != 0 && os.Getppid() == k.self.Pid {
 		k.failed(signals.To(k.self.Pid, syscall.SIGCONT))
 	}
@@ -308,8 +308,8 @@ func (k *kernel) failed(err error) {
 	}
 }
 
-// Exited adds an exit to the report. killed says that the process was killed with SIGKILL, but not by fini. In that
-// case Exited checks whether the kernel has run out of memory, and warns about that.
+// Exited adds an exit to the report. If killed is true, somebody other than fini killed the process with SIGKILL.
+// Exited then warns if the kernel has run out of memory.
 func (k *kernel) Exited(x reaper.Exit, killed bool) {
 	k.report.Reaped(x)
 	if !killed {

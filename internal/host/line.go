@@ -46,7 +46,7 @@ func (l Line) send(m entry.Message, descriptors ...int) {
 func (l Line) Receive() (messages []entry.Message, open bool) {
 	for {
 		var m entry.Message
-		// Use a raw system call, like all code that receives signals without blocking: see Take in package signals.
+		// Use a raw system call, like all code that receives signals without blocking. See Take in package signals.
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(l.FD), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == unix.EINTR:

@@ -19,8 +19,8 @@ import (
 // A Logger writes messages to standard error. Besides them, fini writes only reports and CI summaries.
 type Logger struct{ Threshold life.Level }
 
-// Sayf writes a message as one line if its level is wanted. It never waits for a reader, so a message that can't be
-// written immediately is lost.
+// Sayf writes a one-line message, unless its level is above the threshold. It never waits for a reader, so a message
+// that can't be written immediately is lost.
 func (s Logger) Sayf(level life.Level, format string, args ...any) {
 	if level > s.Threshold {
 		return
@@ -97,9 +97,9 @@ func (k *kernel) culprit(why life.Reason) string {
 	return ""
 }
 
-// Tell writes a message about what fini does with a leftover, and adds the leftover to the report. A leftover that is
-// spared keeps readers of its output waiting, which is worth a message, except if fini is PID 1, because the kernel
-// then kills everything when fini exits.
+// Tell writes a message about what fini does with a leftover, and adds the leftover to the report. The message also
+// warns that a spared leftover keeps readers of its output waiting. As PID 1 it doesn't, because the kernel kills
+// everything when PID 1 exits.
 func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *life.Record) {
 	shown, level, why := p, life.Normal, ""
 	if k.rules.Initial {

@@ -1,6 +1,6 @@
 package host
 
-// This file contains the steps before the loop: see main.go.
+// This file contains the steps before the loop. See main.go.
 
 import (
 	"errors"
@@ -144,7 +144,7 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 
 // leave moves the inner fini to a process group of its own, so that killing the outer fini's group spares it, and
 // reports whether that worked. In an orphaned process group, the kernel suspends no process, and reads from the
-// terminal fail. A parent in another group of the session would change that, because it might be a shell: see
+// terminal fail. A parent in another group of the session would change that, because it might be a shell. See
 // setpgid(2). So for a command in such a group, start calls leave only after the start, and with session true.
 func (k *kernel) leave(session bool) bool {
 	err := error(nil)

@@ -17,8 +17,8 @@ type Machine interface {
 
 	stops() bool // reports whether the machine waits for a stop: see slicesOfWait
 
-	// bounded returns when the current wait ends, or nil if --stop-within doesn't count; how many parts of the reserve
-	// must remain then; and how many such waits, including this one, may precede the reserve.
+	// bounded returns the end of the current wait, or nil if --stop-within does not limit it. keeps is how many parts
+	// of the reserve must remain then. waits is how many waits like this one, itself included, may precede the reserve.
 	bounded() (end *time.Duration, keeps time.Duration, waits time.Duration)
 }
 

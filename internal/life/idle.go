@@ -7,8 +7,8 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
-// idleLooks is the number of looks in a row that must find no change before --idle stops the command. Because fini
-// waits for an eighth of that time after every look, even a long sleep of the machine counts as one look.
+// idleLooks is the number of looks in a row that must find no change before --idle stops the command. fini looks at
+// intervals of an eighth of --idle, so even a long suspension of the machine counts as only one look.
 const idleLooks = 8
 
 // lookIdle returns the time between two looks.

@@ -27,9 +27,9 @@ import (
 //	any rung  reaped    the sweep, if the main child has exited; over, if no child is left
 //
 // The sweep begins in the stage lingering, or in asking if --linger is 0. With --orphans=wait it begins in waiting,
-// unless fini has stopped the main child or a signal has asked it to exit: see wasAsked. With --orphans=leave it begins
+// unless fini has stopped the main child or a signal has asked it to exit. See wasAsked. With --orphans=leave it begins
 // in counting, unless --orphans-exit is set or fini has asked the whole group to exit. It begins in clearing, if fini
-// had to kill the main child after asking the whole group. Some reasons overrule the policy: see overrules.
+// had to kill the main child after asking the whole group. Some reasons overrule the policy. See overrules.
 type rung int
 
 const (

@@ -119,7 +119,7 @@ type Policy struct {
 	Pause         bool // there is no command
 }
 
-// An Identity says which place this process and the command have among other processes.
+// An Identity describes how this process and the command are related to other processes.
 type Identity struct {
 	Initial bool // this process is PID 1
 	Before  bool // it may have children from before it executed fini: see parting
@@ -150,14 +150,13 @@ const (
 	LeaveAll  = "leave"
 )
 
-// ByName is what a report calls the reason for sparing a leftover that --allow-orphan names. For other spared
-// leftovers, it is the policy, which is StopPipes or LeaveAll.
+// ByName is the reason that a report gives for sparing a leftover that --allow-orphan names. For other spared
+// leftovers, the reason is the policy, which is StopPipes or LeaveAll.
 const ByName = "allow-orphan"
 
 const (
-	// How long to wait after SIGKILL has reached every process that fini can signal. A killed process may have to free
-	// much memory, or be in uninterruptible sleep. A process that fini may not signal can only exit by itself. Both
-	// times are guesses.
+	// These limit the wait after SIGKILL. A killed process may have to free much memory, or be in uninterruptible
+	// sleep. A process that fini may not signal can only exit by itself. Both times are guesses.
 	killedBound  = 10 * time.Second
 	refusedBound = 2 * time.Second
 

@@ -21,7 +21,7 @@ type Kernel interface {
 	Wait(until time.Duration, main bool) Woken
 	// Reap collects the children that have exited, stopped or continued. none is true if no other child is left.
 	Reap() (exits []reaper.Exit, none bool)
-	// Exited records a child that was reaped. killed means that it was killed with SIGKILL, but not by fini.
+	// Exited records a child that was reaped. If killed is true, somebody other than fini killed it with SIGKILL.
 	Exited(x reaper.Exit, killed bool)
 	MainEnded() // records that the main child has exited
 
@@ -87,10 +87,11 @@ type Loop struct {
 	slice      time.Duration // longest sleep during the wait for wake, if more than shortSlice
 }
 
-// A container may be paused or a machine suspended while fini waits for the command to exit. To avoid SIGKILL right
-// after that, fini sleeps in slices, and a slice that took longer counts only for its own length. For a long wait, a
-// slice is a 64th of it, so fini wakes up rarely. The total time given back is limited, although a single pause may
-// exceed the limit. Otherwise, somebody could prevent SIGKILL forever by suspending fini again and again.
+// If a container is paused while fini waits for the command to exit, fini must not kill the command as soon as the
+// container continues. So fini sleeps in slices. When a slice takes too long, fini moves its deadlines by the excess.
+// In a long wait, a slice is a 64th of the wait, so fini rarely wakes up. The sum of all excess times is limited,
+// although a single one may be longer, because somebody could otherwise prevent SIGKILL forever by suspending fini
+// again and again.
 const (
 	shortSlice   = 250 * time.Millisecond
 	slicesOfWait = 64
@@ -122,8 +123,8 @@ func newLoop(k Kernel, rules Rules, main int) *Loop {
 // pid is main, and all leftovers except those that --allow-orphan names, and then ends with result. It sends SIGTERM to
 // every process itself, because it can't rely on the parent death signal that the kernel has sent.
 //
-// asked is the uptime at which the outer fini relayed the first SIGTERM, or 0. If that signal has started
-// --stop-within, that time continues to count.
+// asked is the uptime at which the outer fini relayed the first SIGTERM, or 0. If that signal started --stop-within,
+// the heir keeps the same deadline.
 func NewHeir(k Kernel, rules Rules, main int, result Result, asked time.Duration) *Loop {
 	l := newLoop(k, rules, main)
 	if asked != 0 && rules.StopWithin > 0 && rules.asks(Signal{Received: signals.Received{Signal: syscall.SIGTERM}})&startsStopWithin != 0 {
@@ -149,8 +150,8 @@ func (l *Loop) Stop(why Reason) {
 	l.queue = append(l.queue, stop{why: why, unread: l.Unread()})
 }
 
-// reason returns why fini has stopped anything. If the parent process dies right after the end of standard input, its
-// death is the reason, because a process closes its pipes before anyone can see that it has died.
+// reason returns why fini has stopped the command or its leftovers. If the parent process dies right after the end of
+// standard input, its death is the reason, because a process closes its pipes before anyone can see that it has died.
 func (l *Loop) reason() Reason {
 	switch {
 	case l.why == NoReason && l.stdinAt != 0 && l.stdinAt <= l.mainAt: // the command has exited because stdin ended
@@ -176,8 +177,8 @@ func (l *Loop) Run() Result {
 
 func (l *Loop) over() bool { return l.machine == nil && len(l.todo) == 0 }
 
-// turn carries out an action, reaps, lets the machine decide about an event, or waits. It reaps before it decides, so
-// that no process that has exited already is stopped, even if a time has elapsed.
+// turn carries out an action, reaps children, lets the machine decide about an event, or waits. Reaping comes before
+// deciding, so that fini never stops a process that has already exited.
 func (l *Loop) turn() {
 	switch {
 	case len(l.todo) > 0:
@@ -236,9 +237,9 @@ func (l *Loop) tick() (now time.Duration) {
 	return now
 }
 
-// A part of --stop-within is reserved for what comes after the command's exit: a tenth, but at most longestReserve. Of
-// six equal parts, two are for leftovers that exit unasked, two for those that exit after SIGTERM, and two for reaping
-// and the report. Machine.bounded says how many of these parts must remain.
+// A tenth of --stop-within, but at most longestReserve, is reserved for what comes after the command's exit. Of its six
+// parts, two are for leftovers that exit unasked, two for leftovers that exit after SIGTERM, and two for reaping and
+// the report. Machine.bounded says how many of these parts must remain.
 const (
 	longestReserve = time.Second
 	partsOfReserve = 6
@@ -295,7 +296,7 @@ func (l *Loop) next() (first time.Duration) {
 func (l *Loop) reapAll() {
 	l.mustReap = false
 	if e := l.collect(); l.mainGone && len(e.main) == 0 && !e.none {
-		// The main child's tracer has not waited for it yet, so the kernel hides its exit: see ptrace(2).
+		// The main child's tracer has not waited for it yet, so the kernel hides its exit. See ptrace(2).
 		l.mainEnded()
 		l.exited(reaped{hidden: true})
 	}

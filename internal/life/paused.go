@@ -36,7 +36,7 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	return nil, p
 }
 
-// ignore counts ignored signals and warns about the first one, because each `kill 1` has a different sender.
+// ignore counts ignored signals. It warns only about the first, because each `kill 1` has a different sender.
 func (r *records) ignore(got Signal) (do []action) {
 	if r.ignored++; r.ignored == 1 {
 		return []action{ignore{got}}

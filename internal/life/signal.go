@@ -7,8 +7,9 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Signal is one that fini has received. This file and the method received of the ladder and the sweep decide what it
-// means. A signal for the outer fini is first seen by entry.Sleeper. These are the questions about a signal, in order:
+// A Signal is one that fini has received. What it means is decided in this file, and in the method received of the
+// ladder and the sweep. A signal for the outer fini is first seen by entry.Sleeper. These are the questions about a
+// signal, in order:
 //
 //	question                                   answer
 //	is it for this process?                    an inner fini accepts only what the outer fini relays: see Take
@@ -45,7 +46,7 @@ func (l *Loop) Take(got Signal) {
 // returns false, because the main child may not have been there yet. It may then receive the signal twice.
 func (s Signal) byKey() bool { return s.Kernel && !s.Early }
 
-// hasHad reports whether the command has received a signal itself, because it was sent to the job of both.
+// hasHad reports whether a signal has reached the command without fini, because it was sent to the job of both.
 func (i Identity) hasHad(got Signal) bool {
 	if i.Job == 0 {
 		return false
@@ -98,7 +99,7 @@ const (
 	ofHangUp     = startsKillAfter                                               // added for a SIGHUP that the kernel sends when a terminal hangs up
 )
 
-// asks returns what a signal asks for, either itself or as --rewrite changes it. A signal that --rewrite drops asks for
+// asks returns what a signal asks for, both by itself and after --rewrite. A signal that --rewrite drops asks for
 // nothing. A pause as PID 1 is a sandbox, so signals from inside can't end it.
 func (r Rules) asks(got Signal) (all asks) {
 	sent := r.rewritten(got.Signal)

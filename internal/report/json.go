@@ -164,7 +164,7 @@ func appendList[T any](to []byte, items []T, line string) []byte {
 }
 
 // appendString appends a JSON string. Invalid UTF-8 becomes U+FFFD. Control characters are escaped so that a terminal
-// can't be affected, and so is "##", so that a CI's agent doesn't find a command in the output: see OneLine.
+// can't be affected, and so is "##", so that a CI's agent doesn't find a command in the output. See OneLine.
 func appendString(to []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')

@@ -34,7 +34,7 @@ func (r *Report) junit() []byte {
 			break
 		}
 		what := "left running: " + OneLine(l.command, maxCell)
-		text := fmt.Sprintf("%s%s%s\nended: %v\n", l.who(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxText))), startedBy(l.Lineage), whereIs(l.At), cmp.Or(l.ended, any("no")))
+		text := fmt.Sprintf("%s%s%s\nended: %v\n", l.withStarted(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxText))), startedBy(l.Lineage), whereIs(l.At), cmp.Or(l.ended, any("no")))
 		cases = append(cases, testcase{l.During, what, "failure", what, text, 0})
 	}
 	if r.moreLeftovers > 0 && !r.isStopped {

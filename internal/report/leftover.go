@@ -99,7 +99,7 @@ func whereIs(at orphans.Details) string {
 	return text
 }
 
-// listensOn describes up to most addresses, and counts the others. It cuts each address to limit bytes.
+// listensOn describes the first few addresses, up to limit bytes each, and counts the others.
 func listensOn(addresses []string, most, limit int) (text string) {
 	named := addresses[:min(len(addresses), most)]
 	for i, address := range named {

@@ -143,8 +143,8 @@ func (o *Owners) Of(p orphans.Process) Lineage {
 	return l
 }
 
-// marks returns the hints among the variables of a process. during names the test, script, step or job of the most
-// specific hint whose value differs from the one in fini's own environment.
+// marks returns the hints among the variables of a process. The second result names the test, script, step or job of
+// the most specific hint whose value differs from the one in fini's own environment.
 func (o *Owners) marks(variables map[string]string) (found []object, during string) {
 	if variables != nil {
 		found = []object{}

@@ -20,7 +20,7 @@ import (
 //
 // An existing file keeps its owner, mode and ACL. It keeps its contents if fini is killed before it writes the report.
 // Open refuses symbolic links and files with several names, because a user without write permission for the target may
-// have created the link: see package files. It refuses a file that is also a standard stream of the command. Like
+// have created the link. See package files. It refuses a file that is also a standard stream of the command. Like
 // write, it refuses a file that contains anything but an earlier report, because the name may have been given by
 // mistake.
 //
@@ -196,7 +196,7 @@ func (p Place) write(text []byte) error {
 	if err := cmp.Or(files.Named(p.FD), replaceable(p.FD)); err != nil {
 		return err
 	}
-	// Don't truncate the file first, because ext4 would then flush it to disk on close: see auto_da_alloc in ext4(5).
+	// Don't truncate the file first, because ext4 would then flush it to disk on close. See auto_da_alloc in ext4(5).
 	_, err := unix.Seek(p.FD, 0, 0)
 	if err == nil {
 		err = writeAll(p.FD, text)

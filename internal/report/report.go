@@ -1,5 +1,5 @@
 // Package report writes the --report of a run. It records what happened, finds out which process started each leftover,
-// and words the line about it. It takes facts from its caller and decides nothing.
+// and composes the message about it. It takes facts from its caller and decides nothing.
 //
 // Because a descriptor keeps referring to its file when names change (see open(2)), reports survive a rename.
 package report
@@ -124,16 +124,17 @@ func (r *Report) Signal(got signals.Received) {
 	r.signals = append(r.signals, object{"at", time.Now(), "signal", signals.Name(got.Signal), "sender", sender})
 }
 
-// Stopped records why fini stopped the command or its leftovers, as a word of the schema. It ignores an empty word.
-// main says whether the main child was among the stopped processes.
+// Stopped records why fini stopped the command or its leftovers, as a word of the schema. It ignores an empty word. If
+// main is true, the main child was among the stopped processes.
 func (r *Report) Stopped(why string, main bool) {
 	if why != "" {
 		r.stopped, r.isStopped = why, main
 	}
 }
 
-// Leftover records a leftover. spared says why fini spares it, or is empty. sent returns the signals that fini has sent
-// to it so far, and line is the message about it. For a known leftover, only Allowed, spared and sent are updated.
+// Leftover records a leftover. spared is the reason why fini spares it, or empty. sent returns the signals that fini
+// has sent to it so far, and line is the message about it. For a known leftover, only Allowed, spared and sent are
+// updated.
 func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, sent func() []syscall.Signal, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {

@@ -32,8 +32,8 @@ type running struct {
 // states maps the state of a process to the word that proc_pid_status(5) uses for it.
 var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "disk sleep", 'T': "stopped", 't': "tracing stop", 'I': "idle"}
 
-// Running records what the processes of the tree were doing when the command was stopped. more is the number of
-// processes that are not in seen. Running replaces the result of an earlier call.
+// Running records what the processes of the tree were doing when the command was stopped. more counts the processes
+// that are not in seen. Running replaces the result of an earlier call.
 func (r *Report) Running(seen []orphans.Activity, more int, by *Owners) {
 	r.running, r.moreRunning = nil, more
 	now := proc.Uptime()
@@ -95,7 +95,7 @@ func (p *running) json() object {
 	}
 }
 
-// RunningAnnotations returns GitHub annotations about running processes. what is a sentence without a full stop.
+// RunningAnnotations returns GitHub annotations about running processes. They begin with the sentence in what.
 func (r *Report) RunningAnnotations(what string) []string {
 	return annotations("error", what+". Still running then (below)", seeGuide("if-a-step-hangs"), r.stillRunning(MaxLine))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // maxRows limits the rows of a summary, and maxCell the bytes of a command line or file name. maxAnnotation leaves room
-// for escapes of three bytes each, because an annotation must be written to a pipe in one piece: see PIPE_BUF in
+// for escapes of three bytes each, because an annotation must be written to a pipe in one piece. See PIPE_BUF in
 // pipe(7).
 const (
 	maxRows       = 20
@@ -22,8 +22,8 @@ const (
 	maxAnnotation = 1200
 )
 
-// who adds to text how many other leaked processes this leftover has started.
-func (l *leftover) who(text string) string {
+// withStarted adds the number of leaked processes that this leftover has started to a text about it.
+func (l *leftover) withStarted(text string) string {
 	if l.below > 0 {
 		text += " and " + Processes(l.below) + " that it started"
 	}
@@ -82,12 +82,12 @@ func (r *Report) remedy(all []*leftover) (text string) {
 }
 
 // Annotations returns the lines with which GitHub's runner annotates a step. There is one line for each test file that
-// has leaks, and one for all other leaks. what is a sentence without a full stop, which starts every annotation.
+// has leaks, and one for all other leaks. Each begins with the sentence in what, which has no full stop.
 func (r *Report) Annotations(level, what string) []string {
 	leaks := r.leaks()
 	var all []entry
 	for _, l := range leaks[:min(len(leaks), maxRows)] {
-		all = append(all, entry{l.who(l.line), l.During})
+		all = append(all, entry{l.withStarted(l.line), l.During})
 	}
 	return annotations(level, what, r.remedy(leaks), all)
 }
@@ -137,7 +137,7 @@ func (r *Report) Summary(what string) string {
 	text := "### fini\n\n" + what + r.remedy(all) + "\n\n| leftover | ended |\n| --- | --- |\n"
 	shown := all[:min(len(all), maxRows)]
 	for _, l := range shown {
-		who := l.who(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)
+		who := l.withStarted(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)
 		text += "| " + inMarkdown(who) + " | " + inMarkdown(fmt.Sprint(cmp.Or(l.ended, any("is still running")))) + " |\n"
 	}
 	if more := len(all) - len(shown) + r.moreLeftovers; more > 0 {
@@ -161,7 +161,7 @@ func inMarkdown(text string) string {
 }
 
 // AppendSummary appends text to the step summary, a file that the CI has created. path comes from fini's environment,
-// but the tree may have replaced the file: see package files.
+// but the tree may have replaced the file. See package files.
 func AppendSummary(path, text string) error {
 	err := files.Quietly(func() error {
 		if !filepath.IsAbs(path) { // this process has left the working directory, so a relative path is useless
