@@ -100,8 +100,8 @@ race: ## run the quick tests of the packages under the race detector, without th
 
 portable: ## run the tests of what differs on other architectures
 	$(GO) test ./internal/entry -run '^TestCode$$'
-	$(GO) test -tags portable ./signals ./reaper
-	GOARCH=386 $(GO) vet ./signals ./reaper
+	$(GO) test -tags portable ./signals ./reaper ./internal/handler
+	GOARCH=386 $(GO) vet ./signals ./reaper ./internal/handler
 
 # KERNELS=sid,gVisor runs those columns alone, JOBS says how many at a time, and CHECK=1 leaves the page as it is.
 kernels: build ## run the core of the tests on other kernels, arm64 and gVisor, and put what comes of it into tools/kernels/results.md

@@ -1,18 +1,23 @@
-// Package reaper starts the command and collects every child that ends.
+// Package reaper starts the command of an init, and waits for every child of this process.
 //
-// Kernel facts it rests on:
+// # Beside what it can't be used
+//
+// Reap takes the exit of any child. So nothing else in the program may wait for a child: beside it exec.Cmd.Wait and
+// os.Process.Wait fail with "no child processes". A program that uses os/exec can use package orphans instead.
+//
+// Call Spawn on the main thread (runtime.LockOSThread in an init function), if the command is to get a parent death signal.
+//
+// # Kernel facts that it relies on
 //
 //   - A child subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) inherits every
 //     orphan of its tree, through new sessions and double forks, as PID 1 does
 //     in its namespace. wait4(-1) answering ECHILD therefore proves that no
-//     descendant is alive. Without __WALL, wait4 leaves out children whose exit signal is not SIGCHLD:
-//     this process may have had such children before it became fini. See clone(2).
+//     descendant is alive. Without __WALL, wait4 leaves out children whose exit signal is not SIGCHLD.
+//     See clone(2).
 //   - A child that has exited stays a zombie until Reap collects it, so that its pid and its
 //     process group id stay reserved: a program that reaps and signals in one place can't hit another process.
 //   - PR_SET_PDEATHSIG fires when the thread that forked exits. In a Go program
-//     the main thread never exits, so Spawn is called on the main thread.
-//
-// The package reports what happened. It never decides, logs or exits.
+//     the main thread never exits.
 package reaper
 
 import (

@@ -70,8 +70,7 @@ func quoted(name string) string {
 }
 
 // Spawn starts the command. The child inherits descriptors 0, 1 and 2 and every other descriptor that is not
-// close-on-exec. The caller is on the main thread. Spawn tries each path that execvp(3) would try, until a path can be
-// executed. The error is a *SpawnError.
+// close-on-exec. Spawn tries each path that execvp(3) would try, until a path can be executed. The error is a *SpawnError.
 func Spawn(c Command) (Child, error) {
 	name := c.Args[0]
 	searched := !strings.Contains(name, "/")

@@ -11,7 +11,7 @@ import (
 )
 
 // This file finds why a program can't be executed. The kernel has one error for many reasons, and the program's file
-// tells them apart. fini reads the file only after a failure.
+// tells them apart. The file is read only after a failure.
 
 // beginning returns the part of a file that the kernel looks at, and more; "" if nothing can be read. It does not wait
 // for a FIFO.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"github.com/seed-126c5d8a/fini/internal/handler"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // withHandler is whether the handler is fini's own.
-var withHandler = Threads == 0
+var withHandler = handler.Threads == 0
 
 // catcher is the program of the tests of Catch: it says each signal that it takes, with its sender, until SIGTERM. SIGUSR1 has
 // it catch SIGCHLD, SIGHUP has it start a child and wait for its end, SIGXCPU has it take nothing before it can read

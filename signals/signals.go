@@ -1,16 +1,26 @@
-// Package signals names, catches and sends signals.
+// Package signals catches every signal, with its sender, sends signals, and knows their names. It is for a program that is an
+// init: one that starts a command, passes signals on to it, and ends as the command has ended.
 //
-// Facts it rests on:
+// # Beside what it can't be used
 //
-//   - The Go runtime sends its own threads SIGURG to preempt goroutines, and turns faults of
-//     its own code into panics. If the handler is fini's own (see catch_handler.go), it hands
-//     these signals on to the runtime's handler; otherwise fini does not catch SIGURG.
-//   - A signal that this process ignored when it was started, as under nohup, is ignored in the
-//     command too, unless fini catches the signal before it starts the command. See execve(2).
-//   - kill(2) on a process group is atomic against fork: no member escapes it.
+// From Catch on the package has all signals of the process, for good:
 //
-// The package does not know which processes have exited: the caller must make sure that a pid or group to which it
-// sends has not been reaped.
+//   - os/signal receives nothing.
+//   - The CPU profiler of runtime/pprof gets no samples, because SIGPROF is caught too.
+//   - Programs with cgo: the C code's handlers are replaced.
+//
+// The Go runtime keeps working. The signals with which it preempts goroutines reach it, and a fault in Go code remains a
+// panic. On architectures other than amd64 and arm64, and under the race detector, os/signal catches the signals. Then SIGURG,
+// SIGPROF and 32 to 34 aren't caught, and senders are unknown.
+//
+// Name, Parse, To, ToGroup and EndBy can be used in any program. To and ToGroup send to whoever has the pid now: the caller
+// makes sure that the process has not been reaped.
+//
+// # Kernel facts that it relies on
+//
+//   - Two equal signals that are pending at the same time count as one, unless they are real-time signals. See signal(7).
+//   - A signal that is ignored when a program starts is ignored in its command, too, as under nohup(1). See execve(2).
+//   - kill(2) on a process group is atomic against fork(2): no member escapes it.
 package signals
 
 import (
@@ -22,6 +32,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/handler"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
@@ -42,8 +53,8 @@ type Received struct {
 	Outside bool
 }
 
-// Own reports whether fini, which has the pid self, has caused the signal itself: SIGPIPE and SIGXFSZ come from fini's
-// own writes, SIGXCPU from the CPU time that fini has used. These signals are not for the command.
+// Own reports whether this process, which has the pid self, has caused the signal itself: SIGPIPE and SIGXFSZ come from its
+// own writes, SIGXCPU from the CPU time that it has used. Take leaves out such signals.
 func (r Received) Own(self int) bool {
 	return r.Sender == self && !r.Kernel && self != 0 || r.Kernel && (r.Signal == unix.SIGXCPU || r.Signal == unix.SIGXFSZ || r.Signal == unix.SIGPIPE)
 }
@@ -63,17 +74,19 @@ type Catcher struct {
 	polled []unix.PollFd
 }
 
-// Catch starts to receive every signal except SIGCHLD: see Children. ignored has the signals that were ignored when
-// this process started: bit n-1 is signal n. They stay ignored until CatchIgnored, except SIGCHLD, without which fini couldn't reap. The
-// signals in keep stay as they were. A process has one Catcher. An error means that there is no descriptor to wait for,
-// so Wait looks for signals from time to time.
+// Catch starts to receive every signal except SIGCHLD: see Children. The signals in keep stay as they were. A process has
+// one Catcher. An error means that there is no descriptor to wait for, so Wait looks for signals from time to time.
+//
+// ignored has the signals that were ignored when this process started: bit n-1 is signal n. They stay ignored until
+// CatchIgnored, except SIGCHLD, because otherwise the kernel would reap the children. Pass 0 if they are unknown: the Go
+// runtime installs its handlers before main. Even so Catch finds out about SIGHUP, SIGINT and the signals of job control.
 func Catch(ignored uint64, keep []syscall.Signal) (*Catcher, error) {
 	read, write, err := eventFD()
 	if err != nil {
 		read, write, err = -1, -1, fmt.Errorf("cannot catch signals: %w", err)
 	}
 	c := &Catcher{FD: read, keep: keep, self: unix.Getpid()}
-	prepare(write)
+	handler.Prepare(write)
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		known := ignored>>(sig-1)&1 != 0 && sig != unix.SIGCHLD
 		if known && !Ignored(sig) { // the runtime has replaced SIG_IGN
@@ -91,12 +104,12 @@ func Catch(ignored uint64, keep []syscall.Signal) (*Catcher, error) {
 // catch catches a signal if it may.
 func (c *Catcher) catch(sig syscall.Signal) {
 	if Catchable(sig) && !slices.Contains(c.keep, sig) {
-		catch(sig)
+		handler.Catch(sig)
 	}
 }
 
-// CatchIgnored starts to receive the ignored signals, too: the command may not ignore them any more. Call it after the
-// start of the command, which ignores them at first.
+// CatchIgnored starts to receive the ignored signals, too. Call it when the command was started, which ignores them at
+// first, but need not any more.
 func (c *Catcher) CatchIgnored() {
 	for _, sig := range c.Ignored {
 		c.catch(sig)
@@ -104,7 +117,7 @@ func (c *Catcher) CatchIgnored() {
 }
 
 // Children makes this process catch SIGCHLD from now on. The caller must look for children that exited before.
-func (c *Catcher) Children() { catch(unix.SIGCHLD) }
+func (c *Catcher) Children() { handler.Catch(unix.SIGCHLD) }
 
 // eventFD returns a descriptor to wait for, and a descriptor that makes it readable. See eventfd(2).
 func eventFD() (read, write int, err error) {
@@ -124,17 +137,17 @@ func (c *Catcher) Take() (taken []Received) {
 	// goroutine's processor away.
 	var drop [64]byte
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(c.FD), uintptr(unsafe.Pointer(&drop)), uintptr(len(drop)))
-	pending, self := caught.pending.Swap(0), c.self // bit n-1 is signal n
+	pending, self := handler.Take(), c.self
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		if pending&(1<<(sig-1)) == 0 {
 			continue
 		}
-		n, outside := count(sig) // 0 if the last Take has counted the signal before it was pending
+		n, outside := handler.Count(sig) // 0 if the last Take has counted the signal before it was pending
 		if sig < rtMin {
 			n = min(n, 1)
 		}
-		got := origin(sig)
-		got.Outside = outside
+		got := Received{Signal: sig, Outside: outside}
+		got.Sender, got.Kernel = handler.Origin(sig)
 		if got.Own(self) {
 			continue
 		}
@@ -144,6 +157,10 @@ func (c *Catcher) Take() (taken []Received) {
 	}
 	return taken
 }
+
+// Catchable reports whether Catch receives sig. It excludes SIGKILL and SIGSTOP, SIGCHLD, and those that the C library or the
+// Go runtime keeps for itself.
+func Catchable(sig syscall.Signal) bool { return handler.Catchable(sig) }
 
 // Unblock unblocks all signals on this thread. Call it on the thread that started the command, after the start.
 func (c *Catcher) Unblock() {

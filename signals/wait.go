@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/handler"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
@@ -71,7 +72,7 @@ func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
 // Rest is a short Wait that no child's exit ends, so the caller must look for children afterwards. If many children exit,
 // that costs less than waking up for each of them.
 func (c *Catcher) Rest(d time.Duration, fds []unix.PollFd) {
-	uncatch(unix.SIGCHLD)
+	handler.Uncatch(unix.SIGCHLD)
 	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}), fds...)
 	most := unix.NsecToTimespec(int64(d))
 	// A raw call: after a longer wait the runtime gives the processor away, and wakes its monitor thread to get it back.
@@ -79,7 +80,7 @@ func (c *Catcher) Rest(d time.Duration, fds []unix.PollFd) {
 		uintptr(unsafe.Pointer(&most)), 0, 0, 0); errno != 0 && errno != unix.EINTR {
 		_ = unix.Nanosleep(&most, nil) // see Wait
 	}
-	catch(unix.SIGCHLD)
+	handler.Catch(unix.SIGCHLD)
 	copy(fds, c.polled[1:])
 }
 

@@ -39,7 +39,7 @@ func TestCode(t *testing.T) {
 			}
 			for _, name := range []string{
 				prefix + "entry", prefix + "note", prefix + "fork", prefix + "watch", prefix + "rebuild", prefix + "endEarly", prefix + "(*process).sleep", prefix + "(*Sleeper).Step",
-				module + "internal/proc.Call6", module + "internal/entry.(*Parent).Find", module + "reaper.CloseInherited", module + "signals.EndBy", module + "signals.handle",
+				module + "internal/proc.Call6", module + "internal/entry.(*Parent).Find", prefix + "CloseInherited", module + "signals.EndBy", module + "internal/handler.handle",
 			} {
 				if !slices.Contains(reached, name) {
 					t.Errorf("%s was not read; these were: %v", name, reached)
@@ -111,7 +111,7 @@ func reach(text string) (reached, refused []string) {
 		}
 	}
 	// A signal's handler may be called while the runtime is in the middle of anything.
-	todo, seen := []string{prefix + "entry", prefix + "early", module + "signals.handle"}, map[string]bool{}
+	todo, seen := []string{prefix + "entry", prefix + "early", module + "internal/handler.handle"}, map[string]bool{}
 	for _, name := range todo {
 		seen[name] = true
 	}

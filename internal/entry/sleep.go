@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/proc"
-	"github.com/seed-126c5d8a/fini/reaper"
 )
 
 // sleep is the main loop of the outer fini. It returns only if this process has to start the Go runtime. Otherwise the
@@ -21,7 +20,7 @@ func (p *process) sleep() {
 		p.look(p.Next())
 		act = p.Step(&p.seen)
 		if act&LetGo != 0 {
-			reaper.CloseInherited(false)
+			CloseInherited(false)
 			// Leave the working directory too, so that its file system can be unmounted.
 			proc.Call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
 			proc.Call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(unsafe.StringData("/\x00"))), 0, 0, 0)

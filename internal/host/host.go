@@ -53,7 +53,7 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	k.caught.CatchIgnored()
 	k.caught.Unblock()
 	k.early = k.caught.Take()
-	reaper.CloseInherited(k.watchesStdin())
+	entry.CloseInherited(k.watchesStdin())
 	_ = os.Chdir("/")        // so that the old directory's file system can be unmounted
 	runtime.UnlockOSThread() // so that other goroutines can use this thread
 	return k.begin(options, child).Run()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/handler"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
@@ -162,7 +163,7 @@ func (k *kernel) leave(session bool) bool {
 // reserve makes the Go runtime allocate its threads and descriptors in advance. If it had to allocate them later, while
 // the command uses up what is available, it would abort.
 var reserve = sync.OnceFunc(func() {
-	makeThreads(2 + signals.Threads)
+	makeThreads(2 + handler.Threads)
 	if startPoller() != nil {
 		debug.SetGCPercent(-1) // because after a collection the runtime sets a timer, which needs the poller
 	}

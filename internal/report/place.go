@@ -154,7 +154,7 @@ func wrongKind(mode uint32) error {
 }
 
 // openStream duplicates a descriptor that the main child inherits as well. The duplicate remains open when
-// reaper.CloseInherited closes the original.
+// entry.CloseInherited closes the original.
 func openStream(fd int) (int, error) {
 	// A close-on-exec descriptor was opened by this process itself, so the user can't mean it.
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)

@@ -35,9 +35,10 @@ const (
 var may = map[string][]string{
 	"main":             {"internal/cli", "internal/entry", "internal/files", "internal/host", "internal/life", "signals"},
 	"internal/cli":     {"internal/life", "signals", kong},
-	"internal/entry":   {"internal/proc", "reaper", "signals", unix},
+	"internal/entry":   {"internal/proc", "signals", unix},
 	"internal/files":   {"internal/proc", unix},
-	"internal/host":    {"internal/cli", "internal/entry", "internal/files", "internal/life", "internal/orphans", "internal/proc", "internal/report", "pdeath", "reaper", "signals", unix},
+	"internal/handler": {"internal/proc", unix},
+	"internal/host":    {"internal/cli", "internal/entry", "internal/files", "internal/handler", "internal/life", "internal/orphans", "internal/proc", "internal/report", "pdeath", "reaper", "signals", unix},
 	"internal/life":    {"internal/orphans", "reaper", "signals"},
 	"internal/orphans": {"internal/proc", unix},
 	"internal/proc":    {unix},
@@ -45,13 +46,14 @@ var may = map[string][]string{
 	"orphans":          {"internal/orphans", "internal/proc", unix},
 	"pdeath":           {"internal/proc", unix},
 	"reaper":           {"internal/proc", unix},
-	"signals":          {"internal/proc", unix},
+	"signals":          {"internal/handler", "internal/proc", unix},
 }
 
 // testsMay lists what the tests of a package may import on top of that. The tests of every package may import the rig
 // and make system calls of their own.
 var testsMay = map[string][]string{
 	"internal/host": {"internal/life"},
+	"reaper":        {"signals"},        // an Example of both
 	"internal/life": {"internal/entry"}, // the explorer runs the outer fini's decisions, too
 }
 

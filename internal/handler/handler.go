@@ -1,6 +1,11 @@
 //go:build (amd64 || arm64) && !portable && !race
 
-package signals
+// Package handler catches signals by a signal handler of its own, which records each signal and its sender and makes a
+// descriptor readable. Where none is written for the architecture, os/signal takes its place: see other.go.
+//
+// The Go runtime sends its own threads SIGURG to preempt goroutines, and turns faults of its own code into panics. The handler
+// hands these signals on to the runtime's handler.
+package handler
 
 import (
 	"sync/atomic"
@@ -12,15 +17,18 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// Catchable reports whether fini can receive sig from others and pass it on. It excludes SIGCHLD, which reports fini's
-// own children, and 32 and 33, which the C library of the command keeps for itself.
+// Catchable reports whether sig may be caught and passed on to another process. It excludes SIGCHLD, which reports children of
+// this process, and 32 and 33, which the C library of the other process keeps for itself.
 func Catchable(sig syscall.Signal) bool {
 	switch sig {
 	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, 32, 33:
 		return false
 	}
-	return sig >= 1 && sig <= rtMax
+	return sig >= 1 && sig <= most
 }
+
+// most is the greatest number of a signal.
+const most = 64
 
 // Threads is how many threads catching takes.
 const Threads = 0
@@ -86,8 +94,8 @@ func handle(sig uintptr, info *siginfo) (ofRuntime bool) {
 // handlerPC is where handler begins.
 var handlerPC uintptr
 
-// prepare prepares catch: handler makes eventFD readable.
-func prepare(eventFD int) {
+// Prepare prepares Catch: the handler makes eventFD readable.
+func Prepare(eventFD int) {
 	caught.eventFD, caught.pid = eventFD, int32(unix.Getpid())
 	// SIGCONT discards pending stop signals, and each stop signal discards a pending SIGCONT, as in the kernel: see
 	// signal(7). Take returns signals in the order of their numbers, and not as they came.
@@ -100,27 +108,32 @@ func prepare(eventFD int) {
 	}
 	// At the start the runtime replaces any handler of SIGSEGV by its own. Like the runtime's handler, handler runs on
 	// the stack that the runtime gives each thread for signals, with all signals blocked.
-	proc.SetAction(unix.SIGSEGV, nil, &caught.action)
-	caught.runtime, caught.action[0] = caught.action[0], handlerPC
+	if caught.runtime == 0 {
+		proc.SetAction(unix.SIGSEGV, nil, &caught.action)
+		caught.runtime, caught.action[0] = caught.action[0], handlerPC
+	}
 }
 
-// catch makes handler catch a signal.
-func catch(sig syscall.Signal) { proc.SetAction(sig, &caught.action, nil) }
+// Catch makes the handler catch a signal.
+func Catch(sig syscall.Signal) { proc.SetAction(sig, &caught.action, nil) }
 
-// uncatch restores the default action of a signal.
-func uncatch(sig syscall.Signal) { proc.SetAction(sig, &proc.SigAction{}, nil) } // zero is SIG_DFL
+// Uncatch restores the default action of a signal.
+func Uncatch(sig syscall.Signal) { proc.SetAction(sig, &proc.SigAction{}, nil) } // zero is SIG_DFL
 
-// count returns how many signals of a number were caught since the last call, and whether one of them came from outside.
-func count(sig syscall.Signal) (n int, outside bool) {
+// Take returns the signals that were caught since the last call, and may be counted: bit n-1 is signal n.
+func Take() uint64 { return caught.pending.Swap(0) }
+
+// Count returns how many signals of a number were caught since the last call, and whether one of them came from outside.
+func Count(sig syscall.Signal) (n int, outside bool) {
 	counted := caught.counts[sig-1].Swap(0)
 	return int(uint32(counted)), counted>>32 != 0
 }
 
-// origin returns the sender of the last signal of a number.
-func origin(sig syscall.Signal) Received {
+// Origin returns the sender of the last signal of a number: its pid, 0 if it is unknown, or that it was the kernel.
+func Origin(sig syscall.Signal) (sender int, kernel bool) {
 	info := caught.senders[sig-1].Load()
 	if code := int32(info); code > 0 { // the next field of the siginfo is no pid
-		return Received{Signal: sig, Kernel: true}
+		return 0, true
 	}
-	return Received{Signal: sig, Sender: int(info >> 32)}
+	return int(info >> 32), false
 }
