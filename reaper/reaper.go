@@ -22,7 +22,6 @@ package reaper
 
 import (
 	"fmt"
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -51,14 +50,14 @@ func Subreaper() error {
 
 // Reap collects every child that has exited, stopped or continued, and does not wait. none is true when no child is
 // left: in a subreaper this means no descendant. If name is not nil, Reap asks it for the name of each child that it
-// reports, before the child is reaped and the name is gone. A filter may refuse wait4(2): then waitid(2) serves, and an
-// error says that it is refused too. Only ECHILD proves that no child is left. See wait(2), seccomp(2).
+// reports, before the child is reaped and the name is gone. An error is one of wait4(2), which a filter may refuse. Only ECHILD proves
+// that no child is left. See wait(2).
 func Reap(name func(pid int) string) (exits []Exit, none bool, err error) {
 	for {
 		known := Exit{Pid: anyChild}
 		if name != nil {
 			// A child that exits from here on is the next look's: it must not be reaped before its name is known.
-			next, _, errno := proc.WaitID(unix.P_ALL, 0, changes|unix.WEXITED|unix.WNOWAIT)
+			next, errno := proc.WaitID(unix.P_ALL, 0, changes|unix.WEXITED|unix.WNOWAIT)
 			if errno == 0 && next == 0 {
 				return exits, false, nil
 			}
@@ -83,11 +82,3 @@ const anyChild = -1
 
 // A child is also reported when a signal suspends or continues it.
 const changes = unix.WUNTRACED | unix.WCONTINUED
-
-// CanReap returns the error of a Reap that can never work.
-func CanReap() error {
-	if _, _, errno := proc.Wait(os.Getpid(), changes); errno != unix.ECHILD {
-		return fmt.Errorf("cannot wait for children: %w", errno)
-	}
-	return nil
-}

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/self"
@@ -101,7 +100,10 @@ func TestReapTellsOfAStop(t *testing.T) {
 				want syscall.WaitStatus
 			}{{unix.SIGSTOP, stopped}, {unix.SIGCONT, continued}, {unix.SIGKILL, syscall.WaitStatus(unix.SIGKILL)}} {
 				rig.MustKill(t, child, c.sig)
-				rig.Equal(t, "what waitid says", byID(t, child), c.want)
+				rig.Until(t, "a change", func() bool {
+					pid, _ := proc.WaitID(unix.P_PID, child, changes|unix.WEXITED|unix.WNOWAIT)
+					return pid == child
+				})
 				mustReap(t, name, c.sig == unix.SIGKILL, Exit{child, c.want, called})
 			}
 		})
@@ -123,35 +125,4 @@ func TestReapWhatIsGone(t *testing.T) {
 	rig.MustKill(t, stays, unix.SIGKILL)
 	self.AwaitEnd(t, 0)
 	mustReap(t, nil, true, Exit{Pid: stays, Status: syscall.WaitStatus(unix.SIGKILL)})
-}
-
-// byID waits for a change of a child, and returns what waitid(2) says of it.
-func byID(t *testing.T, child int) (status syscall.WaitStatus) {
-	t.Helper()
-	rig.Until(t, "a change", func() (changed bool) {
-		var pid int
-		pid, status, _ = proc.WaitID(unix.P_PID, child, changes|unix.WEXITED|unix.WNOWAIT)
-		return pid == child
-	})
-	return status
-}
-
-// waitid(2), which serves if a filter refuses wait4(2), says the same of each child: how it ended, that it dumped core, and, in
-// TestReapTellsOfAStop, that it was suspended or continued.
-func TestWaitIDSaysTheSame(t *testing.T) {
-	t.Chdir(t.TempDir()) // for the core
-	var limit unix.Rlimit
-	rig.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &limit))
-	limit.Cur = min(limit.Max, 1<<20)
-	rig.NoError(t, unix.Setrlimit(unix.RLIMIT_CORE, &limit))
-	dumped := false
-	for _, script := range []string{"exit 7", "kill -SEGV $$"} {
-		child := start(t, "/bin/sh", "-c", script)
-		status := byID(t, child)
-		mustReap(t, nil, true, Exit{Pid: child, Status: status})
-		dumped = status.CoreDump()
-	}
-	_, _, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED)
-	rig.Equal(t, "waitid without a child", errno, unix.ECHILD)
-	need.Kernel(t, dumped, "core dumps in the working directory")
 }

@@ -1,8 +1,6 @@
 package refused
 
 import (
-	"fmt"
-	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
@@ -15,51 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const cannotWait = "fini: cannot wait for children: operation not permitted"
-
-// failing is a fini for which calls fail when they are made the nth time, or from that time on.
-func failing(t *testing.T, calls, when string, flags ...string) *exec.Cmd {
-	t.Helper()
-	inject := []string{need.Program(t, "strace"), "-o", "/dev/null", "-e", "trace=" + calls, "-e", "inject=" + calls + ":error=EPERM:when=" + when}
-	return rig.Alone.Executed(inject, append(flags, "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c",
-		`for n in 1 2 3 4 5 6 7 8 9 10; do (:&); (:&); sleep 0.01; done; setsid sh -c 'trap "" TERM; echo ready; exec sleep 1000' & read line; exit 3`)...)
-}
-
-// Only ECHILD says that no child is left. Whichever call of wait4(2) fails for once, fini goes on to the end.
-func TestWaitFailsOnce(t *testing.T) {
-	t.Parallel()
-	for n := 1; n <= 6; n++ {
-		for _, call := range []string{"wait4", "waitid"} {
-			t.Run(fmt.Sprintf("%s %d", call, n), func(t *testing.T) {
-				t.Parallel()
-				goOn(t, failing(t, call, fmt.Sprint(n), "-q")).MustEnd(3)
-			})
-		}
-	}
-}
-
-// If both calls are refused from some moment on, fini says so once, kills what is there, and gives up within its bounds.
-// strace(1) sees one thread, and it is a matter of chance on which one the runtime has fini wait.
-func TestWaitFailsForGood(t *testing.T) {
-	t.Parallel()
-	rig.Long(t)
-	said := ""
-	for range rig.Rounds(t, 1, "a call is refused", func() bool { return strings.Contains(said, cannotWait) }) {
-		l := goOn(t, failing(t, "wait4,waitid", "2+"))
-		l.MustEnd(l.Status())
-		said = l.Err.Whole()
-	}
-	rig.WantOnce(t, said, cannotWait)
-}
-
-// Without any call that waits for children there is no command.
-func TestNoWait(t *testing.T) {
+// There is no command without the calls that fini can't do without: it names the first that is refused.
+func TestNeededCallIsRefused(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
-		l := rig.StartCmd(t, under("wait4,waitid:EPERM", p, "--", "/bin/echo", "started"))
-		l.MustEnd(125)
-		rig.MustRecord(t, "the command says", l.Out.Rest())
-		rig.WantOnce(t, l.Err.Whole(), cannotWait)
+		for _, call := range []string{"wait4", "waitid", "epoll_create1", "epoll_ctl", "epoll_pwait"} {
+			t.Run(call, func(t *testing.T) {
+				t.Parallel()
+				l := rig.StartCmd(t, under(call+":EPERM", p, "--", "/bin/echo", "started"))
+				l.MustEnd(125)
+				rig.MustRecord(t, "the command says", l.Out.Rest())
+				rig.WantOnce(t, l.Err.Whole(), "fini: cannot do without "+call+"(2): operation not permitted")
+			})
+		}
 	})
 }
 

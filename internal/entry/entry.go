@@ -150,7 +150,7 @@ func fork() {
 	if p.Failed = err; err < 0 { // without this list, fini could not tell these children from descendants of the main child
 		return
 	}
-	if _, _, errno := proc.Wait(p.Self, 0); errno != unix.ECHILD { // wait4(2) must report that a process is not its own child
+	if _, errno := proc.Refused(); errno != 0 {
 		p.Failed = -int(errno)
 		return
 	}

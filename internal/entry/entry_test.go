@@ -102,7 +102,7 @@ func kill(pid int) {
 
 // hasExited reports whether a child is a zombie.
 func hasExited(pid int) bool {
-	got, _, _ := proc.WaitID(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
+	got, _ := proc.WaitID(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
 	return got == pid
 }
 

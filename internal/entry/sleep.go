@@ -100,7 +100,7 @@ func (p *process) poll() {
 //go:nosplit
 func (p *process) reap() {
 	for {
-		pid, _, _ := proc.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
+		pid, _ := proc.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
 		if pid == 0 || pid == p.inner || pid == int(p.Main) {
 			return
 		}
@@ -115,7 +115,7 @@ func (p *process) reap() {
 //
 //go:nosplit
 func hasChildren() bool {
-	_, _, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
+	_, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
 	return errno != unix.ECHILD
 }
 
@@ -255,7 +255,7 @@ func hasRoom(n int) bool {
 //go:nosplit
 func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
-	exited, _, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
+	exited, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
 	if main != 0 && errno == 0 && p.Job == 0 { // gVisor would take pid 0 as any child
 		proc.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}

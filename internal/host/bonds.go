@@ -18,13 +18,11 @@ import (
 
 // A bond is something whose end is a reason to stop the command, such as a process or standard input.
 type bond struct {
-	fd     int // a pidfd, the line to the outer fini, or standard input; -1 if a signal is used instead
+	fd     int // a pidfd, the line to the outer fini, or standard input; -1 if a signal is used instead, or it has ended
 	events int16
 	pid    int
 	name   string // name of the process, for messages
 	why    life.Reason
-
-	ended bool
 }
 
 // parentSignal says that the parent process may have died, if there is no pidfd for it.

@@ -86,7 +86,6 @@ type kernel struct {
 	bySignal     bool             // parentSignal is used to report the death of the parent process
 	kept         signals.Received // the parent death signal that parentSignal replaces: see TakeSlot in package pdeath
 	begun, ended time.Duration    // uptimes of the command's start and end, or 0
-	cannotReap   bool             // a message about a failed wait has been written
 	saidRefused  bool             // a message about a leftover that fini may not signal has been written
 	rest         time.Duration    // how long Wait rests: see Rest in package signals
 	lastExit     time.Duration    // uptime of the last exit of a child

@@ -25,23 +25,21 @@ import (
 // Now returns the uptime.
 func (k *kernel) Now() time.Duration { return proc.Uptime() }
 
-// Wait blocks until something happens, in a single poll of a single thread. If the kernel may not report a child's
-// exit, Wait returns after a second at most.
+// Wait blocks until something happens, in a single poll of a single thread. If an exit may go unseen, Wait returns after
+// a second at most: see blind.
 func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	fds := k.fds[:0]
 	for _, b := range k.bonds {
 		fds = append(fds, unix.PollFd{Fd: int32(b.fd), Events: b.events})
 	}
-	child, blind := k.mainFD, k.cannotReap
-	if !main {
-		var needed bool
-		child, needed = k.livingChild()
-		blind = blind || needed && child < 0
-	}
-	if second := k.Now() + time.Second; blind && (until == 0 || until > second) {
-		until = second
+	child := -1 // poll passes over it
+	if main {
+		child = k.mainFD
 	}
 	fds = append(fds, unix.PollFd{Fd: int32(child), Events: unix.POLLIN})
+	if second := k.Now() + time.Second; k.blind() && (until == 0 || until > second) {
+		until = second
+	}
 	k.fds = fds
 	early := k.early
 	k.early = nil
@@ -72,14 +70,11 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	}
 	for i := range k.bonds {
 		if b := &k.bonds[i]; fds[i].Revents != 0 && (b.why != life.FiniDied || !k.heard(&woken)) {
-			b.fd, b.ended = -1, true // poll(2) ignores negative descriptors
+			b.fd = -1 // poll(2) ignores negative descriptors
 			woken.Stop = append(woken.Stop, b.why)
 		}
 	}
 	woken.Main = main && fds[len(fds)-1].Revents != 0
-	if !main && child >= 0 {
-		_ = unix.Close(child)
-	}
 	return woken
 }
 
@@ -132,20 +127,9 @@ func (k *kernel) Dropped(got life.Signal) {
 	k.Sayf(life.Detail, "dropped %s%s: send signals to the other process of fini, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
 
-// livingChild returns the pidfd of a leftover, for Wait to notice the leftover's exit. It returns -1 if there is no
-// need, because the kernel reports every exit, as it does before Linux 7.1 (see LivingChild in package orphans), or
-// because the main child has not exited yet.
-func (k *kernel) livingChild() (pidfd int, needed bool) {
-	if k.ended == 0 {
-		return -1, false
-	}
-	return k.tree.LivingChild()
-}
-
-// ParentDies reports whether fini watches the parent process and it is dead or dying.
-func (k *kernel) ParentDies() bool {
-	return slices.ContainsFunc(k.bonds, func(b bond) bool { return b.why == life.ParentDied && (b.ended || dying(b.pid)) })
-}
+// blind reports whether a leftover may exit without a SIGCHLD for fini. From Linux 7.1 on the kernel itself may reap it:
+// see CLONE_AUTOREAP in clone3(2). And a process that came in from outside of the PID namespace is no child of fini's.
+func (k *kernel) blind() bool { return k.ended != 0 && (k.tree.Entrants || proc.Autoreap()) }
 
 // Unread returns how many bytes of standard input the command has not read yet, if fini watches standard input.
 func (k *kernel) Unread() int {
@@ -167,11 +151,7 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	if k.rules.WarnReaped {
 		name = proc.Name
 	}
-	exits, none, err := reaper.Reap(name)
-	if err != nil && !k.cannotReap {
-		k.cannotReap = true
-		k.failed(err)
-	}
+	exits, none, _ = reaper.Reap(name) // wait4(2) is not refused: see prepare
 	k.restAfter(len(exits))
 	for _, x := range exits {
 		if x.Ended() {

@@ -42,10 +42,3 @@ func groupIsOrphaned(group, session, member int) bool {
 		}
 	}
 }
-
-// dying reports whether a process has begun to exit: it has let go of its descriptors, or is gone.
-func dying(pid int) bool {
-	f := proc.In(unix.AT_FDCWD)
-	status, err := f.StatusIn("/proc/" + strconv.Itoa(pid))
-	return status.Descriptors == 0 || err == unix.ESRCH || err != nil && unix.Kill(pid, 0) == unix.ESRCH
-}

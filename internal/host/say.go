@@ -89,7 +89,7 @@ func (k *kernel) because(why life.Reason) string {
 // known.
 func (k *kernel) culprit(why life.Reason) string {
 	for _, w := range k.bonds {
-		if w.why == why && (w.ended || why != life.BoundEnded) {
+		if w.why == why && (w.fd < 0 || why != life.BoundEnded) {
 			// The name is unknown if the process exited too early.
 			return fmt.Sprintf(" (%s, %d)", report.OneLine(cmp.Or(w.name, "?"), 16), w.pid)
 		}

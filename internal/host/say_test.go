@@ -28,7 +28,7 @@ func TestReasonsHaveWords(t *testing.T) {
 // The line of a stop names the process whose exit is the reason, if it is known which one that is.
 func TestCulprit(t *testing.T) {
 	parent, first := bond{pid: 7, name: "make", why: life.ParentDied}, bond{pid: 8, name: "server", why: life.BoundEnded}
-	second := bond{pid: 9, why: life.BoundEnded, ended: true}
+	second := bond{pid: 9, why: life.BoundEnded, fd: -1}
 	for want, c := range map[string]struct {
 		bonds []bond
 		why   life.Reason

@@ -5,10 +5,8 @@ package host
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -26,8 +24,8 @@ import (
 // prepare does everything that must be done before the command starts. If it returns an error, the command must not
 // start.
 func (k *kernel) prepare(options *cli.Options) (err error) {
-	if os.Getpid() < 1 { // a seccomp filter has returned an error, and kill(-1) would signal every process
-		return errors.New("cannot find out the pid of fini: getpid(2) is refused")
+	if call, errno := proc.Refused(); errno != 0 { // kill(-1) would signal every process, and -1 is the error of getpid(2)
+		return fmt.Errorf("cannot do without %s: %w", call, errno)
 	}
 	if len(options.Report) > entry.MaxReports {
 		return fmt.Errorf("--report: cannot write %d reports: want at most %d", len(options.Report), entry.MaxReports)
@@ -78,7 +76,7 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 	if !k.watchesStdin() { // nobody writes to /dev/null
 		k.rules.Idle = 0
 	}
-	return reaper.CanReap()
+	return nil
 }
 
 // catch installs the signal handlers.
@@ -162,12 +160,12 @@ func (k *kernel) leave(session bool) bool {
 
 // reserve makes the Go runtime allocate its threads and descriptors in advance. If it had to allocate them later, while
 // the command uses up what is available, it would abort.
-var reserve = sync.OnceFunc(func() {
+func reserve() {
 	makeThreads(2 + handler.Threads)
 	if startPoller() != nil {
 		debug.SetGCPercent(-1) // because after a collection the runtime sets a timer, which needs the poller
 	}
-})
+}
 
 // makeThreads makes the runtime create n threads, which then remain idle. The runtime aborts if it can't create a
 // thread when it needs one, so it must not need any once the command has filled the process table. Because Go code has

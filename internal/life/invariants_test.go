@@ -214,7 +214,7 @@ var invariants = []struct {
 	{"the end of stdin", "after the end of stdin, the command has --grace before the stop signal", turns, func(w *world, x fact) bool {
 		climbs := slices.ContainsFunc(x.by.todo, func(a action) bool { s, is := a.(say); return is && s.why == StdinClosed && s.level == Normal })
 		s, is := x.by.machine.(*ladder)
-		return !climbs || !is || s.rung != stopping || w.now >= x.by.stdinAt+w.rules.Grace
+		return !climbs || !is || s.rung != stopping || w.now >= w.stdin.closedAt+w.rules.Grace
 	}},
 	{"refused", "fini tries only once to kill a process that it may not signal, and doesn't wait long for a group of them", sends | turns, func(w *world, x fact) bool {
 		if x.what == sends {
@@ -264,16 +264,8 @@ var invariants = []struct {
 		}
 		return x.by.rules.Initial || slices.Contains(w.wantedEnds(), got) // PID 1 ends by status alone; see endOf
 	}},
-	{"the reason", "if the parent process dies right after the end of stdin, its death is the reason", reports, func(w *world, x fact) bool {
-		f, closed, died := x.by, w.stdin.closedAt, w.ghost.parentDiedAt
-		soon := f.parentAt == 0 && w.now-closed <= crash || f.parentAt != 0 && f.parentAt-closed <= crash // fini can see it in time
-		switch {
-		case w.noPidfds || !w.supply.bond || f.heir:
-			return true
-		case x.why == ParentDied:
-			return died != 0
-		}
-		return x.why != StdinClosed || closed == 0 || died == 0 || died-closed > crash || f.stdinAt != closed || !soon
+	{"the reason", "the death of the parent process is a reason only if it has died", reports, func(w *world, x fact) bool {
+		return x.why != ParentDied || w.ghost.parentDiedAt != 0 || w.noPidfds || x.by.heir
 	}},
 	{"idle", "--idle stops a command that has stood still for that time, and no other", measures | turns | waits, func(w *world, x fact) bool {
 		g, r, main := &w.ghost, w.rules, w.get(w.cast.main)

@@ -163,8 +163,4 @@ const (
 	// Whoever kills the parent process, or both processes of a pair, sends the same signal to the others within this
 	// time, which is a guess.
 	sameEnd = time.Second
-
-	// If the parent process dies within this time after the end of standard input, its death has caused that end. The
-	// time is a guess.
-	crash = 100 * time.Millisecond
 )

@@ -28,7 +28,6 @@ type Kernel interface {
 	Taken(got Signal)                                       // records a signal that fini has received
 	Dropped(got Signal)                                     // warns about a signal that fini ignores
 	Traffic() (orphans.Traffic, error)                      // counts what was read and written by processes with standard input
-	ParentDies() bool                                       // reports whether a watched parent process is dead or dying
 	Unread() int                                            // counts unread bytes of standard input, if Wait watches it
 	Look() (orphans.View, error)                            // finds the processes of the tree, and remembers who started them
 	IncludeEarlier()                                        // makes Reap and Look include the children from before fini
@@ -80,9 +79,6 @@ type Loop struct {
 	timeout    time.Duration // uptime when --timeout is over; 0 for never, as in the next fields
 	wake       time.Duration // when to send elapsed to the machine
 	why        Reason        // the first reason why fini has stopped anything
-	stdinAt    time.Duration // uptime when standard input ended
-	parentAt   time.Duration // uptime when the death of the parent process was seen
-	mainAt     time.Duration // uptime when the main child's exit was seen
 	seen       time.Duration // uptime when the loop last looked at the clock
 	slice      time.Duration // longest sleep during the wait for wake, if more than shortSlice
 }
@@ -141,30 +137,10 @@ func NewHeir(k Kernel, rules Rules, main int, result Result, asked time.Duration
 
 // Stop tells the machine about a reason to stop the command.
 func (l *Loop) Stop(why Reason) {
-	switch why {
-	case StdinClosed:
-		l.stdinAt = l.Now()
-	case ParentDied:
-		l.parentAt = l.Now()
+	if why == StdinClosed && !l.main.Ended { // the command may exit because of that before a machine can decide
+		l.why = cmp.Or(l.why, why)
 	}
 	l.queue = append(l.queue, stop{why: why, unread: l.Unread()})
-}
-
-// reason returns why fini has stopped the command or its leftovers. If the parent process dies right after the end of
-// standard input, its death is the reason, because a process closes its pipes before anyone can see that it has died.
-func (l *Loop) reason() Reason {
-	switch {
-	case l.why == NoReason && l.stdinAt != 0 && l.stdinAt <= l.mainAt: // the command has exited because stdin ended
-	case l.why != StdinClosed:
-		return l.why
-	}
-	if now := l.Now(); l.parentAt == 0 && now-l.stdinAt <= crash && l.ParentDies() {
-		l.parentAt = now // too early to see the parent's death otherwise
-	}
-	if l.parentAt != 0 && l.parentAt-l.stdinAt <= crash {
-		return ParentDied
-	}
-	return StdinClosed
 }
 
 // Run handles events until the life is over, and returns how fini must end.
@@ -347,7 +323,7 @@ func (l *Loop) exited(e reaped) {
 
 func (l *Loop) mainEnded() {
 	if !l.main.Ended {
-		l.byPidfd, l.main.Ended, l.mainAt = false, true, l.Now()
+		l.byPidfd, l.main.Ended = false, true
 		l.MainEnded()
 	}
 }
@@ -419,6 +395,6 @@ func (a exit) do(l *Loop) {
 		l.machine, l.todo = newParting(l.rules, l.records, a.End), append(l.todo, look{})
 		return
 	}
-	l.result, a.Why = a.Result, l.reason()
+	l.result, a.Why = a.Result, l.why
 	l.Exit(a.End)
 }

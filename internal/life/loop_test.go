@@ -22,7 +22,6 @@ type script struct {
 	lasts bool            // each lasts until the time has come
 	lates []time.Duration // and so much longer
 	reaps []reaping       // what each Reap does; behind the last one nothing has ended
-	dies  bool            // the parent process does
 
 	calls  []string
 	killed []int // of Exited
@@ -67,7 +66,6 @@ func (k *script) Exit(end End)                                  { k.note("exit %
 func (k *script) MainEnded()                                    { k.note("main ended") }
 func (k *script) Taken(Signal)                                  {}
 func (k *script) Dropped(got Signal)                            { k.note("dropped %d", got.Signal) }
-func (k *script) ParentDies() bool                              { return k.dies }
 func (k *script) Unread() int                                   { return 0 }
 func (k *script) Look() (orphans.View, error)                   { k.note("look"); return orphans.View{}, nil }
 func (k *script) IncludeEarlier()                               { k.note("include") }
@@ -190,32 +188,24 @@ func TestNothingElseIsSliced(t *testing.T) {
 	}
 }
 
-// The report tells a parent process that has crashed from one that has closed standard input.
-func TestCrashOrClose(t *testing.T) {
+// The report has the first reason for which fini has stopped anything.
+func TestTheFirstReasonCounts(t *testing.T) {
 	closed, died := Woken{Stop: []Reason{StdinClosed}}, Woken{Stop: []Reason{ParentDied}}
 	for name, c := range map[string]struct {
 		waits []Woken
-		after time.Duration // between two of them
 		want  Reason
+		reaps []reaping
 	}{
-		"closed":                         {[]Woken{closed}, 10 * ms, StdinClosed},
-		"closed, and died much later":    {[]Woken{closed, died}, 101 * ms, StdinClosed},
-		"died":                           {[]Woken{died}, 10 * ms, ParentDied},
-		"died, which closed it":          {[]Woken{closed, died}, 100 * ms, ParentDied},
-		"died, and both are seen":        {[]Woken{{Stop: []Reason{StdinClosed, ParentDied}}}, 0, ParentDied},
-		"dies":                           {[]Woken{closed}, 40 * ms, ParentDied},
-		"the command has exited of it":   {[]Woken{closed, {}}, 40 * ms, StdinClosed},
-		"another reason was the first":   {[]Woken{{Stop: []Reason{BoundEnded}}, closed, died}, 0, BoundEnded},
-		"the stop was for a time":        {[]Woken{{Stop: []Reason{TimedOut}}, died}, 0, TimedOut},
-		"the parent death that was late": {[]Woken{closed, {}, died}, 60 * ms, StdinClosed},
+		"closed":                         {[]Woken{closed}, StdinClosed, nil},
+		"closed, and died later":         {[]Woken{closed, died}, StdinClosed, nil},
+		"closed, and the command exits":  {[]Woken{closed}, StdinClosed, []reaping{{}, mainExits(exited(0), true)}},
+		"the command exits, then closed": {[]Woken{{}, closed}, NoReason, []reaping{{}, mainExits(exited(0), false)}},
+		"died":                           {[]Woken{died}, ParentDied, nil},
+		"another reason was the first":   {[]Woken{{Stop: []Reason{BoundEnded}}, closed, died}, BoundEnded, nil},
 	} {
-		k := &script{now: time.Second, waits: c.waits, after: c.after, dies: name == "dies"}
-		if name == "the command has exited of it" {
-			k.reaps = []reaping{{}, mainExits(exited(0), true)}
-		}
-		l := New(k, defaults(), mainPid, true)
+		l := New(&script{now: time.Second, waits: c.waits, after: 10 * ms, reaps: c.reaps}, defaults(), mainPid, true)
 		settle(l)
-		rig.Equal(t, name, l.reason(), c.want)
+		rig.Equal(t, name, l.why, c.want)
 	}
 }
 

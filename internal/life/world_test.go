@@ -292,7 +292,7 @@ func (w *world) notify(p *proc) {
 	}
 	switch {
 	case reaped && f != nil:
-		f.child = f.child || f.main.Ended // it watches a pidfd: see LivingChild in package orphans
+		f.child = f.child || f.main.Ended // it looks each second: see blind in package host
 	case f != nil:
 		f.child = f.child || p.state == 'Z' || p.changed != 0
 	case p.has(entered) && p.parent == 0:
@@ -672,8 +672,6 @@ func (k *kernel) Traffic() (orphans.Traffic, error) {
 	}
 	return orphans.Traffic{Sum: k.w.traffic}, nil
 }
-
-func (k *kernel) ParentDies() bool { return k.w.supply.bond && k.w.ended(k.w.cast.shell) }
 
 func (k *kernel) Unread() int { return k.w.stdin.unread }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"golang.org/x/sys/unix"
 )
 
 // A PID 1 finds those that came in from outside, and what they have started. One that nobody has reaped outside is no more.
@@ -49,18 +48,7 @@ func TestEntrants(t *testing.T) {
 	pids, entered := found()
 	rig.Equal(t, "whom PID 1 finds", fmt.Sprint(pids, entered), fmt.Sprint([]int{entrant, below}, []bool{true, false}))
 	rig.Equal(t, "that there are entrants", tree.HasEntrants(), true)
-	watched, _ := tree.LivingChild()
-	rig.Equal(t, "that the entrant is watched", watched >= 0, true)
-	_ = unix.Close(watched)
-
 	rig.NoError(t, all[0].Process.Kill())
-	watched, _ = tree.LivingChild()
-	for watched >= 0 && !exited(watched) {
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(watched), Events: unix.POLLIN}}, -1)
-	}
-	if watched, _ := tree.LivingChild(); watched >= 0 {
-		t.Errorf("one that has ended is still watched")
-	}
 	enter(entrant, 0, "Z (zombie)", "")
 	rig.Equal(t, "that one may have left a child", tree.HasEntrants(), true)
 	for _, one := range all {

@@ -152,32 +152,6 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-// LivingChild returns a pidfd of a process whose end the kernel does not report to this process, which the caller closes,
-// or -1 if it can't open one. If the kernel reports the end of every child, ok is false and no pidfd is needed. (Only a
-// child that was made with CLONE_AUTOREAP never becomes a zombie.) A process that came in from outside is found once a look has.
-func (t *Tree) LivingChild() (pidfd int, ok bool) {
-	for _, p := range t.found {
-		if k := p.kept; p.Entered && t.known[p.Pid] == k && k.pidfd >= 0 && !exited(k.pidfd) {
-			if fd, err := unix.FcntlInt(uintptr(k.pidfd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
-				return fd, t.autoreap
-			}
-		}
-	}
-	if t.prepare() != nil || !t.autoreap {
-		return -1, t.autoreap
-	}
-	pids, _ := t.childrenOf(Process{Pid: t.self})
-	for _, pid := range pids {
-		if t.isEarlier(pid) && !t.includesEarlier || ownChild(unix.P_PID, pid) != 0 {
-			continue
-		}
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-			return fd, true
-		}
-	}
-	return -1, true
-}
-
 // openPidfd opens a pidfd, and returns -1 if it can't. It leaves half of the table of descriptors for reading /proc: the
 // kernel gives out the lowest free descriptor.
 func (t *Tree) openPidfd(pid int) int {

@@ -312,7 +312,7 @@ func pidMax() int {
 // the arguments are P_PID and a pid, or P_ALL and 0 for any child.
 // With __WALL a child from before the exec whose exit signal is not SIGCHLD counts too: see clone(2).
 func ownChild(idtype, id int) unix.Errno {
-	ended, _, errno := proc.WaitID(idtype, id, unix.WEXITED|unix.WNOWAIT)
+	ended, errno := proc.WaitID(idtype, id, unix.WEXITED|unix.WNOWAIT)
 	if errno == 0 && ended != 0 {
 		return unix.EAGAIN
 	}

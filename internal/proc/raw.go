@@ -115,47 +115,56 @@ func Number(at uintptr) (n int, end uintptr) {
 	return n, at
 }
 
-// Wait is wait4(2), but it does not wait. Without a child to reap, the pid that it returns is 0. A filter may refuse
-// wait4(2): then waitid(2) serves.
+// Wait is wait4(2), but it does not wait. Without a child to reap, the pid that it returns is 0.
 //
 //go:nosplit
 func Wait(pid, flags int) (reaped int, status syscall.WaitStatus, errno syscall.Errno) {
 	var word int32
 	reaped = Call(unix.SYS_WAIT4, uintptr(pid), uintptr(unsafe.Pointer(&word)), uintptr(flags|unix.WNOHANG|unix.WALL), 0)
-	if reaped < 0 && reaped != -int(unix.ECHILD) {
-		kind := unix.P_PID
-		if pid < 0 {
-			kind = unix.P_ALL
-		}
-		return WaitID(kind, pid, flags|unix.WEXITED)
-	}
 	return max(reaped, 0), syscall.WaitStatus(word), syscall.Errno(max(-reaped, 0))
 }
 
 // WaitID is waitid(2), but it does not wait. Without a child that it is about, the pid that it returns is 0.
 //
 //go:nosplit
-func WaitID(kind, id, flags int) (pid int, status syscall.WaitStatus, errno syscall.Errno) {
+func WaitID(kind, id, flags int) (pid int, errno syscall.Errno) {
 	var info struct { // siginfo_t, as far as it is needed here
-		_                 [2]int32
-		code              int32
-		_                 [0]uintptr // what follows is aligned like this
-		pid, user, status int32
-		_                 [112]byte
+		_   [3]int32
+		_   [0]uintptr // what follows is aligned like this
+		pid int32
+		_   [120]byte
 	}
-	errno = syscall.Errno(-Call6(unix.SYS_WAITID, uintptr(kind), uintptr(id), uintptr(unsafe.Pointer(&info)), uintptr(flags|unix.WNOHANG|unix.WALL), 0, 0))
-	status = syscall.WaitStatus(info.status)
-	switch info.code {
-	case 1: // CLD_EXITED
-		status = status & 0xff << 8
-	case 3: // CLD_DUMPED
-		status |= 0x80
-	case 4, 5: // CLD_TRAPPED, CLD_STOPPED
-		status = status<<8 | 0x7f
-	case 6: // CLD_CONTINUED
-		status = 0xffff
+	flags |= unix.WNOHANG | unix.WALL
+	errno = syscall.Errno(-Call6(unix.SYS_WAITID, uintptr(kind), uintptr(id), uintptr(unsafe.Pointer(&info)), uintptr(flags), 0, 0))
+	return int(info.pid), errno
+}
+
+// needed are the calls that fini can't do without: the Go runtime aborts without epoll(7).
+var needed = [...]struct {
+	name   string
+	number uintptr
+}{
+	{"getpid(2)", unix.SYS_GETPID},
+	{"wait4(2)", unix.SYS_WAIT4},
+	{"waitid(2)", unix.SYS_WAITID},
+	{"epoll_create1(2)", unix.SYS_EPOLL_CREATE1},
+	{"epoll_ctl(2)", unix.SYS_EPOLL_CTL},
+	{"epoll_pwait(2)", unix.SYS_EPOLL_PWAIT},
+}
+
+// Refused returns the first needed call that a filter refuses, and the filter's error; "" for none. See seccomp(2). The
+// arguments are such that the kernel itself answers with one of the other errors.
+//
+//go:nosplit
+func Refused() (call string, errno syscall.Errno) {
+	const bad = ^uintptr(0)
+	for i := range needed {
+		errno = syscall.Errno(max(-Call(needed[i].number, bad, bad, bad, bad), 0))
+		if errno != 0 && errno != unix.EINVAL && errno != unix.EBADF && errno != unix.EFAULT {
+			return needed[i].name, errno
+		}
 	}
-	return int(info.pid), status, errno
+	return "", 0
 }
 
 // A SigAction is the kernel's struct sigaction, which begins with the handler on every architecture that fini is built for.

@@ -38,7 +38,6 @@ var refusals = map[string]refusal{
 	"getpid":            {number: unix.SYS_GETPID},
 	"wait4":             {unix.SYS_WAIT4, 2, has, unix.WALL}, // shells do without it
 	"waitid":            {number: unix.SYS_WAITID},
-	"WNOWAIT":           {unix.SYS_WAITID, 3, has, unix.WNOWAIT},
 	"close_range":       {number: unix.SYS_CLOSE_RANGE},
 	"mount":             {number: unix.SYS_MOUNT},
 	"timerfd_create":    {number: unix.SYS_TIMERFD_CREATE},

@@ -65,13 +65,8 @@ var Rows = []Row{
 		Lost: "certainty about a PID that is recycled just before a signal", Holds: "everything else", Alone: Leftovers, Quick: "only",
 	},
 	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
-	{Refused: "`wait4`", Calls: "wait4", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
-	{Refused: "`waitid`", Calls: "waitid", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "outer"},
-	{Refused: "`waitid` with `WNOWAIT`", Calls: "WNOWAIT", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
 	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "only"},
 	{Refused: "`eventfd2`", Calls: "eventfd2", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
-	{Refused: "`epoll_create1`, `epoll_ctl`", Calls: "epoll_create1,epoll_ctl", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "outer"},
-	{Refused: "`epoll_pwait`", Calls: "epoll_pwait", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
 		Lost:  "with `--no-shield`, the command outlives a `fini` that is killed",
@@ -116,8 +111,8 @@ var Rows = []Row{
 // BeforePidfds are the newer calls that old kernels and sandboxes do not have.
 const BeforePidfds = "pidfd_open,pidfd_send_signal,clone3,close_range"
 
-const All = "prctl,pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,waitid,close_range,timerfd_create," +
-	"eventfd2,epoll_create1,epoll_ctl,epoll_pwait,pwritev2,setpgid,TIOCSPGRP"
+const All = "prctl,pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,close_range,timerfd_create," +
+	"eventfd2,pwritev2,setpgid,TIOCSPGRP"
 
 // SaysIn is what a row makes fini say in a place.
 func (row Row) SaysIn(p rig.Place) []string {
