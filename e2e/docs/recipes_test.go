@@ -176,6 +176,7 @@ var recipeTests = []recipe{
 	{"js", "StdioClientTransport", long, embedsTransport},
 	{"python", "import fini_init", quick, embedsPython},
 	{"go", "func Run(", long, embedsGo},
+	{"go", "orphans.Adopt", long, withoutTheBinary},
 	{"js", "handleTestEvent", long, leakInJest},
 	{"js", "beforeEach(({ task })", long, leakInVitest},
 	{"js", "treekill", long, underPM2},
@@ -395,6 +396,28 @@ func TestRun(t *testing.T) {
 	}
 }
 `}, script: "exec go test -count=1 ."}.run
+
+// withoutTheBinary is a module that requires this one, and that has no fini.
+func withoutTheBinary(t *testing.T, text string) {
+	root, err := filepath.Abs("..")
+	rig.NoError(t, err)
+	trial{needs: []string{"go"}, as: "host.go", env: []string{"GOFLAGS=-mod=mod", "GOPROXY=off"},
+		files: map[string]string{"go.mod": "module host\n\ngo 1.26.0\n\nrequire github.com/seed-126c5d8a/fini v0.0.0\n\n" +
+			"replace github.com/seed-126c5d8a/fini => " + root + "\n",
+			"go.sum": rig.ReadFile(t, "../go.sum"), "host_test.go": `package host
+
+import (
+	"os/exec"
+	"testing"
+)
+
+func TestRunAlone(t *testing.T) {
+	if err := RunAlone(exec.Command("sh", "-c", "setsid sleep 1000 & exit 3")); err == nil || err.Error() != "exit status 3" {
+		t.Error(err)
+	}
+}
+`}, script: "exec go test -count=1 ."}.run(t, text)
+}
 
 // insistsOnLinux has no fini to find, on Linux and elsewhere.
 var insistsOnLinux = trial{needs: []string{"node"}, npm: "fini-init", as: "host.js", files: map[string]string{"use.js": `
