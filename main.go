@@ -9,7 +9,7 @@
 // main parses the command line, and life.PlanOf decides what this process has to do. Then host.Run catches signals,
 // binds the command to fini's parent process, starts the command, closes the descriptors that fini has inherited, and
 // runs a life.Loop. For each event, the loop asks a machine of package life what to do, and does it with methods of
-// package host, until the machine says exit. CONTRIBUTING.md says where each decision is made.
+// package host, until the machine says exit. docs/architecture.md says where each decision is made.
 package main
 
 import (
@@ -37,7 +37,7 @@ var license string
 func init() { runtime.LockOSThread() }
 
 // gcPercent makes the Go runtime start collecting garbage at a heap of 1 MB. Its default of 4 MB is too much if fini
-// and its command share 8 MiB. See docs/refused-and-exhausted.md.
+// and its command share 8 MiB. See docs/platforms.md.
 const gcPercent = 25
 
 func main() {

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"encoding/csv"
 	"fmt"
 	"html"
 	"math"
@@ -26,7 +27,7 @@ import (
 // pages are README.md and all others.
 func pages(t *testing.T) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{"../*.md", "../docs/*.md", "../packaging/README.md"} {
+	for _, pattern := range []string{"../*.md", "../docs/*.md", "../packaging/README.md", "../packaging/untested.md"} {
 		found, err := filepath.Glob(pattern)
 		rig.NoError(t, err)
 		names = append(names, found...)
@@ -218,6 +219,14 @@ func TestPagesRefused(t *testing.T) {
 	}
 }
 
+// The picture of the rooms shows the packages, and what they import.
+func TestPagesRooms(t *testing.T) {
+	t.Parallel()
+	if got := rig.Run(t, "sh", "-c", "cd .. && go run ./tools/rooms"); got != rig.ReadFile(t, "../docs/rooms.svg") {
+		t.Error("docs/rooms.svg is an old picture: run make rooms")
+	}
+}
+
 // The picture shows what make demo prints, numbers and spaces aside.
 func TestPagesPicture(t *testing.T) {
 	t.Parallel()
@@ -265,6 +274,42 @@ func TestReadmeStartTimes(t *testing.T) {
 	}
 	if row := "(docs/performance.md) |" + strings.Join(cells, " |") + " |\n"; !strings.Contains(readme, row) {
 		t.Errorf("no row %q", row)
+	}
+}
+
+// The table of docs/performance.md is what `make bench` has measured.
+func TestPagesMeasured(t *testing.T) {
+	t.Parallel()
+	page := rig.ReadFile(t, "../docs/performance.md")
+	file, err := os.Open("../tools/bench/bench.csv")
+	rig.NoError(t, err)
+	defer file.Close()
+	records, err := csv.NewReader(file).ReadAll()
+	rig.NoError(t, err)
+	_, head, _ := strings.Cut(page, "\n| what | `")
+	head, _, _ = strings.Cut(head, "` |\n")
+	for _, row := range []struct{ what, measure, format string }{
+		{"run `true`", "wall time of `true`", "%.1f ms"},
+		{"CPU time for that", "CPU time of `true`", "%.1f ms"},
+		{"exit after the command's exit", "main child's end to the init's end", "%.1f ms"},
+		{"forward a signal", "forwarded signal", "%.0f µs"},
+		{"private memory", "private dirty memory", "%.0f kB"},
+		{"wake-ups in ten idle seconds", "context switches while idle", "%.0f"},
+	} {
+		line := "| " + row.what + " |"
+		for program := range strings.SplitSeq(head, "` | `") {
+			i := slices.IndexFunc(records, func(r []string) bool { return r[0] == row.measure && r[2] == program })
+			if i < 0 { // such as a signal that bwrap doesn't forward
+				line += " |"
+				continue
+			}
+			median, err := strconv.ParseFloat(records[i][3], 64)
+			rig.NoError(t, err)
+			line += fmt.Sprintf(" "+row.format+" |", median)
+		}
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("docs/performance.md has no line %s", line)
+		}
 	}
 }
 
