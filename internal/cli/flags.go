@@ -4,6 +4,7 @@ package cli
 import (
 	"cmp"
 	_ "embed"
+	"errors"
 	"fmt"
 	"path"
 	"reflect"
@@ -63,6 +64,12 @@ type Options struct {
 	// How long leftovers may take to exit after SIGTERM before they are killed. A leftover that received SIGTERM together
 	// with the command has --grace instead, counted from that signal. With --pause, --grace applies to every process.
 	OrphansGrace *time.Duration `placeholder:"DUR" preset:"the shorter of --grace and 5s" group:"leftovers"`
+	// While the command runs, stop each process whose parent exited at least DUR ago, with its descendants. fini sends
+	// them SIGTERM, and SIGKILL --orphans-grace later. It looks twice in each DUR, which must be 100ms or longer, so such a
+	// process may run for one and a half times DUR. Daemons are such processes too: --allow-orphan names those that may
+	// keep running. As PID 1, fini also stops what docker exec has left, and with --pause every child of PID 1. This flag
+	// can't be used with --orphans=leave. 0 turns it off.
+	OrphanTimeout time.Duration `type:"orphanTimeout" placeholder:"DUR" group:"leftovers"`
 	// What to do with leftovers: stop them all, stop only those that hold stdout or stderr open (pipes), wait, or leave
 	// them running. When the parent process has died, fini stops all leftovers except those that --allow-orphan names. With
 	// wait, it also does so after a terminating signal. When PID 1 exits, the kernel kills every process in its PID
@@ -149,6 +156,8 @@ func (c *Options) Validate() error {
 	switch {
 	case c.Pause && len(c.Command) > 0:
 		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
+	case c.OrphanTimeout > 0 && c.Orphans == life.LeaveAll:
+		return errors.New("--orphan-timeout stops orphans, and --orphans=leave stops nothing: want one of the two")
 	case c.Install != "" && len(c.Command) > 0:
 		return fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
 	}
@@ -189,22 +198,23 @@ func Flags() []*kong.Flag { return newParser(new(Options), new(variables)).Model
 // Policy returns the rules that the command line sets for a life.
 func (c *Options) Policy() life.Policy {
 	p := life.Policy{
-		Grace:       c.Grace,
-		Linger:      c.Linger,
-		KillAfter:   c.KillAfter,
-		StopWithin:  c.StopWithin,
-		Timeout:     c.Timeout,
-		Idle:        c.Idle,
-		StopSignals: c.StopSignal,
-		Deathsig:    syscall.SIGTERM,
-		Orphans:     c.Orphans,
-		Allow:       len(c.AllowOrphan) > 0,
-		OrphansExit: -1,
-		Remap:       c.RemapExit,
-		WarnReaped:  c.WarnReaped,
-		Reports:     len(c.Report) > 0,
-		Rewrite:     map[syscall.Signal]syscall.Signal{},
-		Pause:       c.Pause,
+		Grace:         c.Grace,
+		Linger:        c.Linger,
+		KillAfter:     c.KillAfter,
+		StopWithin:    c.StopWithin,
+		Timeout:       c.Timeout,
+		Idle:          c.Idle,
+		OrphanTimeout: c.OrphanTimeout,
+		StopSignals:   c.StopSignal,
+		Deathsig:      syscall.SIGTERM,
+		Orphans:       c.Orphans,
+		Allow:         len(c.AllowOrphan) > 0,
+		OrphansExit:   -1,
+		Remap:         c.RemapExit,
+		WarnReaped:    c.WarnReaped,
+		Reports:       len(c.Report) > 0,
+		Rewrite:       map[syscall.Signal]syscall.Signal{},
+		Pause:         c.Pause,
 	}
 	p.OrphansGrace = min(c.Grace, 5*time.Second)
 	if c.OrphansGrace != nil {

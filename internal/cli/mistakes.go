@@ -106,7 +106,9 @@ func (v *variables) near(long string) string {
 			return exact
 		}
 	}
-	for _, found := range regexp.MustCompile(`"--[a-z-]{2,}"`).FindAllString(says(long), -1) {
+	suggested := regexp.MustCompile(`"--[a-z-]{2,}"`).FindAllString(says(long), -1)
+	slices.SortStableFunc(suggested, func(a, b string) int { return len(a) - len(b) })
+	for _, found := range suggested {
 		found = strings.Trim(found, `"`)
 		// kong would suggest FINI_BIND for FINI_BIN, because it suggests every flag that begins with the word.
 		if len(long) > len("--bin") && (len(found) <= len(long)+1 || strings.HasPrefix(found, long+"-")) {

@@ -19,16 +19,17 @@ import (
 
 // kinds maps the type of a flag to its parser. A field without the tag type has the name of its Go type.
 var kinds = map[string]kong.MapperFunc{
-	"Duration": mapper(duration),
-	"words":    words,
-	"string":   mapper(func(text string) (string, error) { return text, nil }), // kong's own parser replaces invalid UTF-8
-	"deathsig": mapper(deathsig),
-	"signals":  mapper(stopSignals),
-	"pid":      mapper(pid),
-	"status":   mapper(status),
-	"pattern":  mapper(pattern),
-	"rewrite":  mapper(rewrite),
-	"file":     mapper(file),
+	"Duration":      mapper(duration),
+	"orphanTimeout": mapper(orphanTimeout),
+	"words":         words,
+	"string":        mapper(func(text string) (string, error) { return text, nil }), // kong's own parser replaces invalid UTF-8
+	"deathsig":      mapper(deathsig),
+	"signals":       mapper(stopSignals),
+	"pid":           mapper(pid),
+	"status":        mapper(status),
+	"pattern":       mapper(pattern),
+	"rewrite":       mapper(rewrite),
+	"file":          mapper(file),
 }
 
 // mapper returns a kong mapper that parses values with read. For a repeatable flag, it collects all values.
@@ -105,6 +106,16 @@ func duration(text string) (time.Duration, error) {
 	}
 	kept := min(math.Ceil(nanoseconds), float64(most)) // round up, because 0 may mean never
 	return time.Duration(kept), accept(err == nil && kept >= 0, text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
+}
+
+// orphanTimeout parses a duration after which fini stops an orphan. Many programs start a daemon and talk to it within a
+// shorter time.
+func orphanTimeout(text string) (time.Duration, error) {
+	value, err := duration(text)
+	if err == nil {
+		err = accept(value == 0 || value >= 100*time.Millisecond, text, "a duration of at least 100ms, or 0 for none")
+	}
+	return value, err
 }
 
 // deathsig parses a signal. It returns 0 for "none".

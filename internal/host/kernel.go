@@ -196,6 +196,9 @@ func (k *kernel) Look() (orphans.View, error) {
 	return view, err
 }
 
+// Children lists the children of this process that were not there before fini.
+func (k *kernel) Children() ([]int, error) { return k.tree.LaterChildren() }
+
 // IncludeEarlier makes Reap and Look include the children from before fini was executed.
 func (k *kernel) IncludeEarlier() { k.tree.IncludeEarlier() }
 

@@ -99,10 +99,10 @@ func (k *kernel) culprit(why life.Reason) string {
 
 // Tell writes a message about what fini does with a leftover, and adds the leftover to the report. The message also
 // warns that a spared leftover keeps readers of its output waiting. As PID 1 it doesn't, because the kernel kills
-// everything when PID 1 exits.
-func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *life.Record) {
-	shown, level, why := p, life.Normal, ""
-	if k.rules.Initial {
+// everything when PID 1 exits. While the command runs, top is the orphan that the process is, or from which it descends.
+func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, top int, of *life.Record) {
+	shown, level, kind, why := p, life.Normal, "leftover", ""
+	if k.rules.Initial && top == 0 {
 		shown.Holds = orphans.Holds(0)
 	}
 	switch held, _ := shown.Holds.Held(); {
@@ -112,9 +112,11 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *
 		level, why = life.Detail, " (--allow-orphan)"
 	case spared == life.StopPipes:
 		level, why = life.Detail, " (--orphans=pipes)"
+	case top != 0:
+		kind, why = k.orphaned(p.Pid, top, what)
 	}
 	if what == "stopping" && k.rules.Orphans == life.StopPipes && shown.Holds == orphans.Holds(orphans.Stderr) {
-		why = "; redirect stderr too to keep it" // as after `nohup cmd >log &`
+		why += "; redirect stderr too to keep it" // as after `nohup cmd >log &`
 	}
 	silent := quietly || k.Threshold < level
 	if silent && !k.report.Lists() {
@@ -127,10 +129,23 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *
 		width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
 		line = report.Describe(shown, commandLine, k.self.Session, from, width)
 	}
-	k.report.Leftover(p, commandLine, from, spared, of.Signals, line)
+	k.report.Leftover(p, commandLine, from, spared, top != 0, of.Signals, line)
 	if !silent {
-		k.Sayf(level, "%s leftover %s%s", what, line, why)
+		k.Sayf(level, "%s %s %s%s", what, kind, line, why)
 	}
+}
+
+// orphaned returns what a message calls a process that --orphan-timeout stops, and why fini stops it.
+func (k *kernel) orphaned(pid, top int, what string) (kind, why string) {
+	switch {
+	case what == "killing":
+		return "orphan", fmt.Sprintf(": it did not exit within %v of SIGTERM (--orphans-grace)", k.rules.OrphansGrace)
+	case pid != top:
+		return "process", fmt.Sprintf(": it descends from orphan %d (--orphan-timeout)", top)
+	case k.rules.Pause:
+		return "orphan", fmt.Sprintf(": it has been a child of fini for at least %v (--orphan-timeout)", k.rules.OrphanTimeout)
+	}
+	return "orphan", fmt.Sprintf(": its parent exited at least %v ago (--orphan-timeout)", k.rules.OrphanTimeout)
 }
 
 // close writes the report and the last messages.

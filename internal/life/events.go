@@ -22,7 +22,7 @@ type Machine interface {
 	bounded() (end *time.Duration, keeps time.Duration, waits time.Duration)
 }
 
-// An event is something that the loop has learned: a Signal, measured in idle.go, or one of the types below.
+// An event is something that the loop has learned: a Signal, measured in idle.go, listed in orphan.go, or one of the types below.
 type event any
 
 type (
@@ -82,6 +82,7 @@ type (
 		what    string
 		spared  string // why fini spares it, or "": see ByName
 		quietly bool   // only for the report: see MaxNamed
+		top     int    // the orphan that the process is, or from which it descends; 0 after the command's exit
 	}
 	say struct { // writes any other message
 		level Level

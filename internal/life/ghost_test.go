@@ -74,6 +74,12 @@ type mark struct {
 	hidden    bool // without /proc the last round of SIGKILL did not reach it, below one that can't be ended
 	asked     bool // with SIGTERM, as a leftover
 	refused   bool // SIGKILL, to it alone
+
+	orphanedAt time.Duration // when its parent exited and it came to fini; 0 if it has not
+	askedAt    time.Duration // when it was sent SIGTERM as an orphan, or as what descends from one
+	due        bool          // the last look while the command runs found it, below one that had been an orphan for --orphan-timeout
+	belowAsked bool          // born below one that had been asked or named as an orphan
+	named      bool          // as an orphan, or as what descends from one
 }
 
 // remember keeps of a fact what an invariant needs later.
@@ -116,6 +122,14 @@ func (w *world) rememberSignal(x fact) {
 	switch {
 	case x.sig == syscall.SIGTERM && x.way == bySend:
 		p.mark.asked, g.sent = true, true
+		if x.during() {
+			p.mark.askedAt = w.now
+			for _, q := range w.procs() { // started since the look, within the tick of SIGTERM: a limit
+				since := !q.lived(w.now) && !slices.Contains(x.by.looked, q.id)
+				q.mark.afterAsk = q.mark.afterAsk || since && q.parent == p.id
+				q.mark.belowAsked = q.mark.belowAsked || since && w.descends(q, p.id)
+			}
+		}
 	case x.sig == syscall.SIGTERM && x.by.rules.Group:
 		p.mark.hadTerm = p.mark.hadTerm || p.lived(w.now)
 		if g.termAt = w.now; g.mainEnded != 0 && g.mustEnd != 0 { // it has just ended
@@ -141,6 +155,7 @@ func (w *world) rememberLook(f *fini) {
 	g := &w.ghost
 	s, ok := f.machine.(*sweep)
 	if !ok {
+		w.rememberDue(f)
 		return
 	}
 	pipes := w.policy() == StopPipes
@@ -157,7 +172,7 @@ func (w *world) rememberLook(f *fini) {
 			g.seen = g.seen || !w.stays(p) && (s.stage == counting || p.mark.cleared)
 		case s.stage == asking && !w.stays(p) && (!pipes || p.has(holding)):
 			g.seen = true
-			p.mark.adopted = p.mark.adopted || !g.lookedToAsk && !w.isCleanUp(p) || p.parent == f.id
+			p.mark.adopted = p.mark.adopted || !g.lookedToAsk && !w.isCleanUp(p) && !w.isItsOwn(p) || p.parent == f.id
 		}
 	}
 	if s.stage == asking {
@@ -166,10 +181,34 @@ func (w *world) rememberLook(f *fini) {
 	g.overruled = g.overruled || w.blind && pipes // all are stopped where nobody can tell who holds what
 }
 
+// rememberOrphan remembers that a process has come to the fini that runs the command.
+func (w *world) rememberOrphan(p *proc) {
+	if p.mark.orphanedAt = 0; p.parent == w.worker().id {
+		p.mark.orphanedAt = w.now
+	}
+}
+
+// isDue reports whether the parent of a process exited --orphan-timeout ago, or it descends from such a process, or from one
+// that fini has begun to stop.
+func (w *world) isDue(p *proc) bool {
+	at := p.mark.orphanedAt
+	return p.mark.named || at != 0 && w.now >= at+w.rules.OrphanTimeout || w.get(p.parent) != nil && w.get(p.parent).has(ofTree) && w.isDue(w.get(p.parent))
+}
+
+// rememberDue remembers who is due for --orphan-timeout.
+func (w *world) rememberDue(f *fini) {
+	for _, p := range w.procs() {
+		p.mark.due = w.rules.OrphanTimeout > 0 && slices.Contains(f.looked, p.id) && w.isDue(p)
+	}
+}
+
 // rememberTurn remembers what a machine has heard, and what it has made of that.
 func (w *world) rememberTurn(x fact) {
 	g, r, before, after := &w.ghost, w.rules, x.before, where(x.by.machine)
 	s, _ := x.by.machine.(*sweep)
+	if x.during() && slices.ContainsFunc(x.by.todo, func(a action) bool { _, names := a.(tell); return names }) {
+		g.seen = true
+	}
 	inSweep := slices.Contains(beginnings, before) || before == "killing" || before == "pausing"
 	if g.stopBy == 0 && w.rules.StopWithin > 0 && w.beginsEnd(x, after) {
 		g.stopBy, g.endsAt = w.now+w.rules.StopWithin, w.now+w.rules.StopWithin

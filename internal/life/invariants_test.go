@@ -137,6 +137,8 @@ var invariants = []struct {
 			return false
 		case !isStop, clears:
 			return true
+		case x.during():
+			return policy != StopPipes || p.has(holding)
 		case policy == WaitAll:
 			return g.unwait
 		case g.mainEnded == 0: // then it is a command that does not end of SIGKILL
@@ -155,6 +157,7 @@ var invariants = []struct {
 	{"TERM before KILL", "SIGKILL comes after a stop signal, except for a process that was created after the stop signals", hits, func(w *world, x fact) bool {
 		m := x.to.mark
 		there := m.adopted || !m.afterStop && (!w.ghost.begun || x.to.lived(w.ghost.askedAt))
+		there = there && !(x.during() && m.belowAsked)                          // killed with one that was
 		there = there && (x.to.parent == 0 || !x.to.has(entered))               // it was left to one that came in from outside, perhaps to the end
 		hurried := w.rules.OrphansGrace <= shortPause || w.ghost.interrupts > 1 // no second look before that: a limit
 		return !x.kills(w) || m.termed || !there || m.missed && hurried
@@ -162,6 +165,11 @@ var invariants = []struct {
 	{"grace", "between stop signal and SIGKILL, every process has --grace, --kill-after or --orphans-grace", hits, func(w *world, x fact) bool {
 		g, until := &w.ghost, w.ghost.askedAt+w.orphansGrace()
 		switch {
+		case x.during() && x.way != byForward:
+			until = x.to.mark.askedAt + w.orphansGrace() // what has not been asked descends from one that was
+			if x.to.mark.askedAt == 0 && x.to.mark.hadTerm && w.inGroup(x.to) {
+				until = g.termAt + w.rules.Grace
+			}
 		case x.way == byForward:
 			until = g.stopAt + w.grace()
 			if g.startedK != 0 {
@@ -200,7 +208,7 @@ var invariants = []struct {
 		case x.by.heir || !m.hadInt || m.hadTerm || !w.inGroup(x.to):
 			return true
 		case x.asks():
-			return g.urgent || w.now >= g.intAt+w.rules.Grace/2
+			return g.urgent || w.now >= g.intAt+w.rules.Grace/2 || g.stopBy != 0 && x.by.cut
 		}
 		return !x.kills(w) || x.way == byForward || m.asked || m.afterStop || g.interrupts > 1 || m.missed && w.rules.Grace <= shortPause
 	}},
@@ -235,6 +243,38 @@ var invariants = []struct {
 	}},
 	{"its own to finish", "a process that a leftover starts after its stop signal is spared while that leftover lives", hits, func(w *world, x fact) bool {
 		return !x.asks() || !w.isItsOwn(x.to) && (x.by.heir || !w.isCleanUp(x.to))
+	}},
+	{"orphans", "while the command runs fini stops only who has been an orphan for --orphan-timeout, and what descends from such", sends, func(w *world, x fact) bool {
+		p := x.to
+		switch {
+		case !x.during() || x.way == byForward || p == nil || !p.alive():
+			return true
+		case w.rules.OrphanTimeout == 0, p.id == w.cast.main, !p.mark.due:
+			return false
+		}
+		return x.sig != syscall.SIGKILL || p.mark.asked || p.mark.belowAsked || p.mark.named || p.has(privileged)
+	}},
+	{"no orphans", "an orphan is asked after one and a half --orphan-timeout at the latest, and killed --orphans-grace later", waits, func(w *world, _ fact) bool {
+		r := w.rules
+		if r.OrphanTimeout == 0 || w.blind || w.obeyed() == nil && !w.pausing() || w.supply.used[moveOf("is stopped")] > 0 || w.ghost.suspended {
+			return true
+		}
+		if next := w.next(); next == 0 || next > w.now+r.lookForOrphans() {
+			return false
+		}
+		return w.first(func(p *proc) bool {
+			switch m := p.mark; {
+			case !p.alive() || p.parent != w.worker().id || p.id == w.cast.main || p.has(earlier|privileged|asleep) || w.stays(p),
+				w.policy() == StopPipes && !p.has(holding):
+				return false
+			case m.askedAt != 0:
+				return w.now > m.askedAt+r.OrphansGrace+r.OrphanTimeout/2+lateness
+			case m.hadTerm || m.hadInt:
+				return false
+			default:
+				return m.orphanedAt != 0 && w.now > m.orphanedAt+r.OrphanTimeout*3/2+lateness
+			}
+		}) == nil
 	}},
 	{"nothing left", "when fini ends, no process of the tree is alive unless --orphans spares it", ends, func(w *world, x fact) bool {
 		policy := w.policy()
@@ -364,6 +404,21 @@ var invariants = []struct {
 
 // counted are the signals to the main child that are counted.
 var counted = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1}
+
+// during reports whether a fini does something while the command runs, as far as it knows.
+func (x fact) during() bool {
+	_, sweeps := x.by.machine.(*sweep)
+	return !sweeps && x.by.machine != nil
+}
+
+// pausing reports whether fini pauses.
+func (w *world) pausing() bool {
+	_, is := w.worker().machine.(paused)
+	return is
+}
+
+// lateness is by how much --orphan-timeout may be late on a machine that is busy: two moves of 20 ms, and 20 ms.
+const lateness = 60 * ms
 
 // policy is what counts of --orphans.
 func (w *world) policy() string {

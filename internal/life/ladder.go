@@ -77,6 +77,10 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 		return l.elapsed(now, e.unread)
 	case measured:
 		do = l.measured(now, e)
+	case listed:
+		do = whom{l.Rules, l.records}.listed(now, e)
+	case looked:
+		do = whom{l.Rules, l.records}.foundOrphans(now, e)
 	case late:
 		l.deadline += e.by
 		if l.killBy != 0 {

@@ -7,6 +7,7 @@
 //	Record   is what fini has sent to the main child or a leftover, and when
 //	ladder   is the machine that stops a command
 //	sweep    is the machine that stops a command's leftovers
+//	whom     decides whom fini stops of them, and of orphans while the command runs
 //	paused   is the machine of --pause
 //
 // For the states of the ladder and the sweep, see the tables over the types rung and stage. The tests run the same loop
@@ -107,6 +108,7 @@ type Policy struct {
 	StopWithin    time.Duration    // from the first wait for a stop to the end of fini; 0 for no limit
 	Timeout       time.Duration    // 0 for no limit
 	Idle          time.Duration    // 0 for no limit
+	OrphanTimeout time.Duration    // 0 for never: see orphan
 	StopSignals   []syscall.Signal // sent one after another, with Grace for each; Deathsig is used for reasons that overrule
 	Deathsig      syscall.Signal   // stop signal after the death of the parent process
 	Orphans       string

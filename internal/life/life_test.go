@@ -44,6 +44,15 @@ func below(p orphans.Process, start time.Duration) orphans.Process {
 	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start, Holds: orphans.Holds(0)}
 }
 
+// startedAt is p, if it has started then.
+func startedAt(p orphans.Process, start time.Duration) orphans.Process {
+	p.Start = start
+	return p
+}
+
+// children is a list of fini's children half a second after the one before.
+func children(pids ...int) listed { return listed{pids: pids, after: 500 * ms} }
+
 // holdsOutput is p, if it holds standard output.
 func holdsOutput(p orphans.Process) orphans.Process {
 	p.Holds = orphans.Holds(orphans.Stdout)
@@ -129,6 +138,8 @@ func text(actions []action) string {
 			word = map[bool]string{true: "survey in lines", false: "survey"}[a.named]
 		case wake:
 			word = fmt.Sprint("wake ", a.after)
+		case list:
+			word = fmt.Sprint("list ", a.after)
 		case hurry:
 			word = fmt.Sprint("hurry ", a.after)
 		case tell:
@@ -242,6 +253,9 @@ func TestStep(t *testing.T) {
 	orphan := below(orphans.Process{Pid: 1, Group: mainPid}, 500*ms)
 	with := func(change func(*Rules)) Rules { r := defaults(); change(&r); return r }
 	pipes := with(func(r *Rules) { r.Orphans = StopPipes })
+	orphaned := with(func(r *Rules) { r.OrphanTimeout, r.OrphansGrace = 2*time.Second, 4*time.Second })
+	ofMain := orphans.Process{Pid: 211, Parent: mainPid, Group: 211, Session: 1, Name: "child of main", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
+	const s = time.Second
 	rewrites := with(func(r *Rules) {
 		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM, syscall.SIGUSR2: 0}
 		r.KillAfter = time.Second
@@ -360,6 +374,98 @@ func TestStep(t *testing.T) {
 			{1005 * ms, sees(elapsed{}, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms))), "(stopping below), below<-15, wake 10ms", "asking"},
 			// The member was not asked either: what it started before it is asked is no clean-up, even if no look has shown it.
 			{1015 * ms, sees(elapsed{}, found(escapee, member, below(member, 1004*ms))), "(stopping member), member<-15, (stopping below), below<-15, wake 20ms", "asking"},
+		}},
+		{"--orphan-timeout: an orphan and what descends from it, but nobody whose parent lives, and what is started since is clean-up", orphaned, []turn{
+			{1000 * ms, children(mainPid), "list 1s", "running"},
+			{2000 * ms, children(mainPid, escapee.Pid), "list 1s", "running"},
+			{3000 * ms, children(mainPid, escapee.Pid), "list 1s", "running"},
+			{4000 * ms, children(mainPid, escapee.Pid), "look, list 1s", "running"},
+			{4000 * ms, found(mainChild, escapee, ofMain, below(escapee, 500*ms)), "(stopping escapee), escapee<-15, (stopping below), below<-15, list 500ms", "running"},
+			{4500 * ms, children(mainPid, escapee.Pid), "list 500ms", "running"},
+			{3600 * s, children(mainPid, escapee.Pid), "look, list 500ms", "running"}, // a freeze counts as one part of the grace
+			{3600 * s, found(mainChild, escapee, ofMain, below(escapee, 500*ms)), "", "running"},
+			{3601 * s, children(mainPid, escapee.Pid), "list 500ms", "running"},
+			{3602 * s, children(mainPid, escapee.Pid), "look, list 500ms", "running"}, // its time again: was something missed?
+			{3602 * s, found(mainChild, escapee, ofMain, below(escapee, 500*ms), below(escapee, 4500*ms)), "", "running"},
+			{3603 * s, children(mainPid, escapee.Pid), "list 500ms", "running"},
+			{3604 * s, children(mainPid, escapee.Pid), "look, list 500ms", "running"},
+			{3604 * s, found(mainChild, escapee, below(escapee, 500*ms)), "", "running"},
+			{3605 * s, children(mainPid, escapee.Pid), "list 500ms", "running"},
+			{3606 * s, children(mainPid, escapee.Pid), "look, list 10ms", "running"},
+			{3606 * s, found(mainChild, escapee, ofMain, below(escapee, 500*ms), below(escapee, 4500*ms)),
+				"(killing escapee), escapee<-9, (killing below), below<-9, (killing below), below<-9", "running"},
+			{3607 * s, mainExits(exited(0), true), "exit 0 (stopped 2)", "over"},
+		}},
+		{"--orphan-timeout: who exits, and who has its pid then", orphaned, []turn{
+			{1000 * ms, children(mainPid, escapee.Pid), "list 1s", "running"},
+			{2000 * ms, reap(false, escapee.Pid), "", "running"},
+			{2000 * ms, children(mainPid, escapee.Pid), "list 1s", "running"},
+			{3000 * ms, children(mainPid, escapee.Pid), "list 1s", "running"},
+			{3500 * ms, children(mainPid), "list 1s", "running"}, // made with CLONE_AUTOREAP
+			{4000 * ms, children(mainPid, escapee.Pid), "list 1s", "running"},
+			{6000 * ms, children(mainPid, escapee.Pid), "look, list 1s", "running"},
+			{6000 * ms, found(mainChild, startedAt(escapee, 5000*ms)), "", "running"}, // the same between two lists
+			{7000 * ms, children(mainPid, escapee.Pid), "list 1s", "running"},
+			{8000 * ms, children(mainPid, escapee.Pid), "look, list 1s", "running"},
+			{8000 * ms, found(mainChild, startedAt(escapee, 5000*ms)), "(stopping escapee), escapee<-15, list 500ms", "running"},
+			{8100 * ms, reap(false, escapee.Pid), "", "running"},
+			{8500 * ms, children(mainPid), "list 1s", "running"},
+		}},
+		{"--orphan-timeout: who is asked, and who is spared, is as after the command's exit, and is asked once", with(func(r *Rules) {
+			*r = orphaned
+			r.Allow, r.Orphans = true, StopPipes
+		}), []turn{
+			{1000 * ms, children(mainPid, agent.Pid, escapee.Pid, holder.Pid), "list 1s", "running"},
+			{3000 * ms, children(mainPid, agent.Pid, escapee.Pid, holder.Pid), "look, list 1s", "running"},
+			{3000 * ms, found(mainChild, agent, escapee, holder), "(stopping holder), holder<-15, list 500ms", "running"},
+			{3500 * ms, children(mainPid, agent.Pid, escapee.Pid, holder.Pid), "list 500ms", "running"},
+			{3600 * ms, sees(mainExits(exited(3), false), found(agent, escapee, holder)), "wake 5ms", "lingering"},
+			{4100 * ms, sees(elapsed{}, found(agent, escapee, holder)), "wake 5ms", "asking"},
+			{8100 * ms, sees(elapsed{}, found(agent, escapee, holder)), "(killing holder), holder<-9, wake 0s", "killing"},
+			{8100 * ms, sees(elapsed{}, found(agent, escapee), found(agent, escapee)), "(leaving agent), (leaving escapee), exit 3 (stopped 1)", "killing, killing, over"},
+		}},
+		{"--orphan-timeout: a process that the whole group's TERM has asked keeps --grace from then", with(func(r *Rules) {
+			*r = orphaned
+			r.Grace, r.OrphansGrace = time.Minute, 800*ms
+		}), []turn{
+			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{1000 * ms, children(mainPid, member.Pid), "list 1s", "running"},
+			{3000 * ms, children(mainPid, member.Pid), "look, list 1s", "running"},
+			{3000 * ms, found(mainChild, member), "(stopping member), list 100ms", "running"},
+			{50000 * ms, children(mainPid, member.Pid), "look, list 100ms", "running"},
+			{50000 * ms, found(mainChild, member), "", "running"},
+			{60500 * ms, children(mainPid, member.Pid), "look, list 10ms", "running"},
+			{60500 * ms, found(mainChild, member), "(killing member), member<-9", "running"},
+			{60501 * ms, reap(false, member.Pid), "", "running"},
+			{60600 * ms, children(mainPid), "list 1s", "running"},
+		}},
+		{"--orphan-timeout: one that had SIGINT with the group has half of --grace before SIGTERM", with(func(r *Rules) {
+			*r = orphaned
+			r.Grace = 10 * time.Second
+		}), []turn{
+			{2000 * ms, signal(syscall.SIGINT), "forward 2", "running"},
+			{2000 * ms, children(mainPid, member.Pid), "list 1s", "running"},
+			{4000 * ms, children(mainPid, member.Pid), "look, list 1s", "running"},
+			{4000 * ms, found(mainChild, member), "(stopping member), list 500ms", "running"},
+			{6900 * ms, children(mainPid, member.Pid), "look, list 500ms", "running"},
+			{6900 * ms, found(mainChild, member), "", "running"},
+			{7000 * ms, children(mainPid, member.Pid), "look, list 500ms", "running"},
+			{7000 * ms, found(mainChild, member), "member<-15, list 500ms", "running"},
+		}},
+		{"--orphan-timeout: without /proc fini says so, once", orphaned, []turn{
+			{1000 * ms, listed{err: errors.New("no")}, `say "no; --orphan-timeout has no effect until this changes", list 1s`, "running"},
+			{2000 * ms, listed{err: errors.New("no")}, "list 1s", "running"},
+			{3000 * ms, blind(escapee), "", "running"},
+		}},
+		{"--orphan-timeout: a look at what is spared comes no sooner than its cost allows", with(func(r *Rules) {
+			*r = orphaned
+			r.Allow = true
+		}), []turn{
+			{1000 * ms, children(mainPid, agent.Pid), "list 1s", "running"},
+			{3000 * ms, children(mainPid, agent.Pid), "look, list 1s", "running"},
+			{3000 * ms, looked{View: orphans.View{Found: []orphans.Process{agent}}, took: 50 * ms}, "", "running"},
+			{9399 * ms, children(mainPid, agent.Pid), "list 1s", "running"},
+			{9400 * ms, children(mainPid, agent.Pid), "look, list 1s", "running"},
 		}},
 		{"a second SIGINT kills, if it comes after they were asked", defaults(), []turn{
 			{0, signal(syscall.SIGINT), "forward 2", "running"},

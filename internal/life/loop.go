@@ -29,6 +29,7 @@ type Kernel interface {
 	Dropped(got Signal)                                     // warns about a signal that fini ignores
 	Traffic() (orphans.Traffic, error)                      // counts what was read and written by processes with standard input
 	Unread() int                                            // counts unread bytes of standard input, if Wait watches it
+	Children() ([]int, error)                               // lists the children of fini, zombies included, but none from before fini
 	Look() (orphans.View, error)                            // finds the processes of the tree, and remembers who started them
 	IncludeEarlier()                                        // makes Reap and Look include the children from before fini
 	Survey(why Reason, named bool)                          // records what the tree is doing, within 100 ms
@@ -36,9 +37,10 @@ type Kernel interface {
 	Send(to orphans.Process, sig syscall.Signal) (may bool) // sends sig to a leftover that the last Look has found
 	Kill(childrenOnly bool) (hit, refused []int, err error) // sends SIGKILL
 
-	Say(level Level, text string, why Reason)                              // writes a message, with the reason if there is one
-	Tell(p orphans.Process, what, spared string, quietly bool, of *Record) // writes a message about a leftover; of is nil if fini has sent it nothing
-	Exit(end End)                                                          // ends the life
+	Say(level Level, text string, why Reason) // writes a message, with the reason if there is one
+	// Tell writes a message about a leftover, or about an orphan if top is not 0. of is nil if fini has sent it nothing.
+	Tell(p orphans.Process, what, spared string, quietly bool, top int, of *Record)
+	Exit(end End) // ends the life
 }
 
 // Woken is what happened during a Wait.
@@ -78,6 +80,8 @@ type Loop struct {
 	mustReap   bool          // there may be children to reap
 	timeout    time.Duration // uptime when --timeout is over; 0 for never, as in the next fields
 	wake       time.Duration // when to send elapsed to the machine
+	listAt     time.Duration // when to send listed to the machine
+	listAfter  time.Duration // how long before that the machine has asked for it
 	why        Reason        // the first reason why fini has stopped anything
 	seen       time.Duration // uptime when the loop last looked at the clock
 	slice      time.Duration // longest sleep during the wait for wake, if more than shortSlice
@@ -105,6 +109,9 @@ func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	if rules.Idle > 0 && main != 0 {
 		l.wake = k.Now() + rules.lookIdle()
 	}
+	if rules.OrphanTimeout > 0 {
+		list{rules.lookForOrphans()}.do(l)
+	}
 	if rules.Timeout > 0 {
 		l.timeout = k.Now() + rules.Timeout
 	}
@@ -112,7 +119,7 @@ func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 }
 
 func newLoop(k Kernel, rules Rules, main int) *Loop {
-	return &Loop{Kernel: k, rules: rules, records: &records{main: Record{Pid: main}, leftovers: map[int]*Record{}}, seen: k.Now()}
+	return &Loop{Kernel: k, rules: rules, records: &records{main: Record{Pid: main}, leftovers: map[int]*Record{}, orphans: map[int]orphan{}}, seen: k.Now()}
 }
 
 // NewHeir returns the loop of an heir, which takes over after the inner fini was killed. It stops the command, whose
@@ -193,6 +200,10 @@ func (l *Loop) wait() {
 	if due(&l.wake, now) {
 		l.queue = append(l.queue, elapsed{l.Unread()})
 	}
+	if due(&l.listAt, now) {
+		pids, err := l.Children()
+		l.queue = append(l.queue, listed{pids: pids, after: l.listAfter, err: err})
+	}
 	l.mustReap = true // whatever the reason for waking up
 }
 
@@ -259,7 +270,7 @@ func (l *Loop) next() (first time.Duration) {
 	if l.wake != 0 && l.machine != nil && l.machine.stops() {
 		sliceEnd = l.seen + max(l.slice, shortSlice)
 	}
-	for _, at := range []time.Duration{l.timeout, l.wake, sliceEnd} {
+	for _, at := range []time.Duration{l.timeout, l.wake, l.listAt, sliceEnd} {
 		if at != 0 && (first == 0 || at < first) {
 			first = at
 		}
@@ -305,6 +316,7 @@ func (l *Loop) collect() (e reaped) {
 			l.Say(Normal, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status)), NoReason)
 		}
 		delete(l.leftovers, x.Pid) // the pid may be reused at any time
+		delete(l.orphans, x.Pid)
 	}
 	if len(exits) > 0 || none {
 		l.exited(e)
@@ -380,7 +392,7 @@ func (a tell) do(l *Loop) {
 	if a.spared == "" {
 		of = l.leftover(a.process)
 	}
-	l.Tell(a.process, a.what, a.spared, a.quietly, of)
+	l.Tell(a.process, a.what, a.spared, a.quietly, a.top, of)
 }
 
 func (a ignore) do(l *Loop) { l.Dropped(a.Signal) }

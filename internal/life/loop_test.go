@@ -74,8 +74,9 @@ func (k *script) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 	k.note("send %d %d", to.Pid, sig)
 	return true
 }
-func (k *script) Traffic() (orphans.Traffic, error)                      { return orphans.Traffic{}, nil }
-func (k *script) Tell(_ orphans.Process, _, _ string, _ bool, _ *Record) {}
+func (k *script) Traffic() (orphans.Traffic, error)                             { return orphans.Traffic{}, nil }
+func (k *script) Tell(_ orphans.Process, _, _ string, _ bool, _ int, _ *Record) {}
+func (k *script) Children() ([]int, error)                                      { return nil, nil }
 
 func (k *script) Exited(x reaper.Exit, killed bool) {
 	if killed {

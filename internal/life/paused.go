@@ -27,6 +27,10 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 		case asks == ignoredFromInside:
 			return p.ignore(e), p
 		}
+	case listed:
+		return whom{p.Rules, p.records}.listed(now, e), p
+	case looked:
+		return whom{p.Rules, p.records}.foundOrphans(now, e), p
 	case stop:
 		if e.why.overrules() {
 			p.Orphans = StopAll

@@ -13,16 +13,19 @@ import (
 // A Record is what fini knows of one process that it signals: of the main child, or of a leftover that it stops. The
 // Loop writes it as it carries out what the machines decide, and closes it when the process was reaped.
 //
-// fini never signals the processes that --orphans or --allow-orphan spares, the children from before it became fini, and
-// the orphans that exit while the command runs. None of them has a Record, because a command may have thousands.
+// fini never signals the processes that --orphans or --allow-orphan spares, the children from before it became fini, and,
+// without --orphan-timeout, the orphans that exit while the command runs. None of them has a Record, because a command may
+// have thousands.
 type Record struct {
 	Pid   int
 	Start time.Duration // as in orphans.Process, 0 if unknown: tells a leftover from an earlier process with its pid
 	Sent  []Sent        // each signal once
 	Ended bool          // the main child has exited, even if its tracer hides that: fini signals it no more
 
-	reaped  bool // the main child was
-	refused bool // fini may not signal it
+	reaped  bool          // the main child was
+	refused bool          // fini may not signal it
+	waited  time.Duration // for an orphan to exit that was asked to: see partsOfGrace
+	missed  int           // how many looks for orphans in a row have not found it
 }
 
 // Sent is a signal that fini has sent to a process.
@@ -81,6 +84,12 @@ type records struct {
 	cut       bool            // it has cut a wait
 	all       bool            // one call may have sent SIGKILL to any process: see KillChildren in package orphans
 	ignored   int             // signals that the PID 1 of a pause has ignored
+
+	orphans    map[int]orphan // by pid: see --orphan-timeout
+	count      int            // how many leftovers and orphans fini had to stop, or in the stage counting has left
+	unsure     int            // of these, how many fini had to stop only because they may be holders
+	saidUnread bool           // fini has said that it can't tell whether --allow-orphan means a process
+	saidBlind  bool           // fini has said that it can't list its children
 }
 
 // of returns the Record of a leftover, nil if there is none. If the start of a stuck process can't be read, its pid must

@@ -45,7 +45,7 @@ func TestRecords(t *testing.T) {
 			t.Errorf("%d, at %v: %+v, want %v", i, c.at, got, c.is)
 		}
 	}
-	if (tell{agent, "leaving", ByName, false}).do(l); l.of(agent) != nil {
+	if (tell{agent, "leaving", ByName, false, 0}).do(l); l.of(agent) != nil {
 		t.Error("one that is left alone has a Record")
 	}
 }

@@ -177,6 +177,14 @@ var settings = []part{
 	{name: "--orphans-exit", set: func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }},
 	{name: "--orphans-exit and --timeout", set: func(r *Rules) { r.OrphansExit, r.Linger, r.Timeout = 9, 100*ms, 60*ms }},
 	{name: "--allow-orphan", set: func(r *Rules) { r.Allow = true }},
+	{name: "--orphan-timeout", set: func(r *Rules) {
+		stopsOrphans(r)
+		r.Allow, r.OrphansExit = true, 9
+	}, tree: []branch{grouped(0, apart(ignores|holding), apart(cleans|holding), apart(mayStay|holding))}},
+	{name: "--orphan-timeout and --pause", set: func(r *Rules) {
+		stopsOrphans(r)
+		r.Pause = true
+	}, more: pauses, moves: []string{"enters"}},
 	{name: "-p INT", set: func(r *Rules) { r.Deathsig = syscall.SIGINT }},
 	{name: "-p none", more: func(w *world) {
 		w.supply.bond = false
@@ -212,6 +220,8 @@ var settings = []part{
 		w.worker().unwatch(w.cast.shell)
 	}},
 }
+
+func stopsOrphans(r *Rules) { r.OrphanTimeout = 40 * ms }
 
 func goesIdle(r *Rules) { r.Idle = 80 * ms }
 func noProc(w *world)   { w.blind = true }
@@ -262,7 +272,8 @@ func scenarios(whole bool, depth int) (all []scenario) {
 					most := 1 + boolToInt(p > 0 && k > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan") +
 						boolToInt(policy == StopPipes && setting.name == "no /proc" && !as.begins && !as.job) +
 						boolToInt(as.first && strings.HasPrefix(setting.name, "--pause"))
-					if !possible(as, setting.name, kind.name) || !whole && odd > most {
+					unusable := policy == LeaveAll && strings.HasPrefix(setting.name, "--orphan-timeout") // see package cli
+					if unusable || !possible(as, setting.name, kind.name) || !whole && odd > most {
 						continue
 					}
 					deeper := odd == 0 || odd == 1 && as.name == "solo" && (setting.name == "a freeze" && k == 1 || strings.HasPrefix(setting.name, "--stdin-eof"))
@@ -302,6 +313,11 @@ func (s scenario) start() *world {
 			part.more(w)
 		}
 	}
+	for _, p := range w.children(w.worker().id) {
+		if p.id != w.cast.main {
+			w.rememberOrphan(p)
+		}
+	}
 	if r.Timeout > 0 {
 		w.oblige(r.Timeout + w.ladder())
 		w.may(syscall.SIGTERM, false)
@@ -321,6 +337,7 @@ func possible(as role, setting, kind string) bool {
 	switch {
 	case setting == "-c" && as.job,
 		strings.HasPrefix(setting, "--pause") && (as.pair || as.job),
+		setting == "--orphan-timeout and --pause" && !as.first,
 		setting == "no pidfds" && (!as.pair || kind == "traced"), // nothing shows an end that a tracer hides
 		kind == "the inner fini is traced" && !as.pair:
 		return false

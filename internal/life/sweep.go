@@ -38,7 +38,8 @@ import (
 // --linger for that, so that fini does not name what is about to end.
 //
 // A leftover that had SIGINT with the command gets SIGTERM only after half of --grace: many servers take a SIGTERM after
-// that for "at once". If SIGTERM comes late, its half of --grace is whole.
+// that for "at once". If SIGTERM comes late, its half of --grace is whole. If --stop-within has cut a wait, SIGTERM comes
+// at the next look.
 //
 // A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers that hold
 // neither stream have not been asked yet. If fini can't tell which processes hold a stream, pipes acts as stop.
@@ -94,8 +95,7 @@ const notAsked time.Duration = -1
 
 // sweep stops a command's leftovers.
 type sweep struct {
-	Rules
-	*records
+	whom
 
 	result        Result // of the command
 	resultUnknown bool   // the main child is not reaped yet: a tracer holds it, or it has outlived SIGKILL
@@ -112,18 +112,15 @@ type sweep struct {
 	urgent       bool          // a signal that ends waiting has
 	owed         bool          // at the last look a leftover that had SIGINT with the command was still to get SIGTERM
 
-	count      int           // how many leftovers fini had to stop, or in the stage counting has left
-	unsure     int           // of these, how many fini had to stop only because they may be holders
-	burstEnd   time.Duration // until then fini kills only children
-	quietLook  bool          // the last look found only processes that the policy or --allow-orphan spares
-	lookedAt   time.Duration // the uptime of the last look
-	lookTook   time.Duration // how long it took
-	staying    []action      // a tell for each process that the last look found and that fini leaves alone
-	saidUnread bool          // fini has said that it can't tell whether --allow-orphan means a leftover
+	burstEnd  time.Duration // until then fini kills only children
+	quietLook bool          // the last look found only processes that the policy or --allow-orphan spares
+	lookedAt  time.Duration // the uptime of the last look
+	lookTook  time.Duration // how long it took
+	staying   []action      // a tell for each process that the last look found and that fini leaves alone
 }
 
 func newSweep(r Rules, known *records) *sweep {
-	return &sweep{Rules: r, records: known, askedAt: notAsked}
+	return &sweep{whom: whom{r, known}, askedAt: notAsked}
 }
 
 func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
@@ -297,9 +294,8 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		return s.spares(p) != ""
 	})
 	s.staying = s.stay(e.Found)
-	if i := slices.IndexFunc(found, func(p orphans.Process) bool { return p.Unread }); i >= 0 && !s.saidUnread && (s.stage == asking || s.stage == counting) {
-		s.saidUnread = true
-		do = append(do, say{level: Normal, text: fmt.Sprintf("cannot read the command line or environment of leftover %d (%s), so --allow-orphan does not match it", found[i].Pid, found[i].Name)})
+	if s.stage == asking || s.stage == counting {
+		do = append(do, s.unread(found)...)
 	}
 	mayEnd := len(found) == 0 && (len(s.staying) > 0 || s.Orphans == StopPipes)
 	switch {
@@ -318,7 +314,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	s.quietLook = mayEnd
 	switch s.stage {
 	case asking:
-		since, spared := s.cleanUp(now, e.Found)
+		since, spared := s.cleanUp(e.Found, s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2))
 		if left := s.refusing(found); len(found) > 0 && len(left) == len(found) {
 			return s.finish(append(do, s.gaveUp(now, left))...)
 		}
@@ -368,11 +364,10 @@ func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machi
 		if slices.Contains(refusing, p.Pid) {
 			continue
 		}
-		if _, killed := s.of(p).had(syscall.SIGKILL); !killed {
+		if s.of(p) == nil {
 			s.count++
-			do = append(do, tell{process: p, what: "killing", quietly: s.count > MaxNamed})
 		}
-		do = append(do, send{process: p, sig: syscall.SIGKILL})
+		do = append(do, s.strike(p, 0)...)
 	}
 	switch wasQuiet := s.quietLook; {
 	case none && wasQuiet, now >= bound:
@@ -386,18 +381,12 @@ func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machi
 	return append(do, s.again(now)), s
 }
 
-// spares is why the policy or --allow-orphan spares a leftover, "" if neither does.
+// spares is whom's, but clearing spares only what --allow-orphan names.
 func (s *sweep) spares(p orphans.Process) string {
-	switch {
-	case p.Allowed:
-		return ByName
-	case s.clears && s.inGroup(p):
+	if s.clears && s.inGroup(p) && !p.Allowed {
 		return ""
-	case s.Orphans == StopPipes && p.Holds.May() == 0:
-		// A process whose descriptors fini may not see may be a holder: the policy promises the reader its EOF.
-		return StopPipes
 	}
-	return ""
+	return s.whom.spares(p)
 }
 
 // stay gives the reason for each process that fini leaves alone. A process that has closed the streams because fini asked
@@ -418,95 +407,34 @@ func (s *sweep) stay(found []orphans.Process) (do []action) {
 	return do
 }
 
-// refusing returns the pids of those that fini may not send SIGKILL, and of their descendants. Parents come before their
-// children in found.
-func (s *sweep) refusing(found []orphans.Process) (pids []int) {
-	for _, p := range found {
-		of := s.of(p)
-		if _, killed := of.had(syscall.SIGKILL); killed && of.refused || slices.Contains(pids, p.Parent) {
-			pids = append(pids, p.Pid)
-		}
-	}
-	return pids
-}
-
-// cleanUp returns the signal by which each leftover was asked to exit, by fini or with its group. It spares the processes
-// that a living leftover has started since then, and returns its signal for them too. The leftover has to finish them
-// itself: its clean-up may need a sleep or an rm. A process that started within the tick of the request counts too. So
-// does, for a while, a process whose start is unknown: see startUnknown. Parents come before their children in found.
-// A process that came in from outside finishes all that it has started: one that is a fini would pass on SIGTERM to
-// processes that have had it.
-func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (since map[int]Sent, spared map[int]bool) {
-	since, spared = map[int]Sent{}, map[int]bool{}
-	trusts := s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2)
-	for _, p := range found {
-		parent, ok := since[p.Parent]
-		first, asked := s.asked(p)
-		switch {
-		case p.Entered:
-			since[p.Pid] = Sent{}
-		case ok && (p.Start+tick > parent.At || p.Start == 0 && trusts):
-			since[p.Pid], spared[p.Pid] = parent, true
-		case asked:
-			since[p.Pid] = first
-		}
-	}
-	return since, spared
-}
-
 // setDeadline sets when the leftovers have had their time. Whatever was asked with the command keeps --grace from then.
 func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
 	s.deadline = s.graceEnd
 	for _, p := range found {
 		if first := since[p.Pid]; first.Group {
-			s.deadline = max(s.deadline, first.At+s.Grace+s.givenBack)
+			s.deadline = max(s.deadline, s.keeps(first))
 		}
 	}
 }
 
-// askEach names each process that is not spared, and sends it SIGTERM if it has not had it: first the processes outside of
-// the main child's group that keep a reader waiting.
+// askEach asks each process that is not spared, and has not been asked: first the processes outside of the main child's
+// group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	asks := false
-	var holders, others []orphans.Process
-	for _, p := range found {
-		if p.Holds.May() != 0 && p.Group != s.commandGroup(s.main.Pid) {
-			holders = append(holders, p)
-		} else {
-			others = append(others, p)
-		}
-	}
 	s.owed = false
-	for _, p := range append(holders, others...) {
-		of := s.of(p)
-		if _, had := of.had(syscall.SIGTERM); had || spared[p.Pid] {
+	for _, p := range s.holdersFirst(found) {
+		if spared[p.Pid] {
 			continue
 		}
-		if of == nil {
-			s.count++
-			if held, _ := p.Holds.Held(); s.Orphans == StopPipes && held == 0 {
-				s.unsure++
-			}
-			do = append(do, tell{process: p, what: "stopping", quietly: s.count > MaxNamed})
-		}
-		first, wasAsked := s.askedWithGroup(p)
-		switch {
-		case s.hadWithGroup(p, syscall.SIGTERM):
-		case wasAsked && !s.urgent && now < first.At+s.Grace/2+s.givenBack:
+		more, how := s.question(now, p, s.urgent || s.cut, 0)
+		do = append(do, more...)
+		switch how {
+		case askedNow:
+			asks = true
+		case askedAgain:
+			s.graceEnd = max(s.graceEnd, now+min(s.Grace/2, s.OrphansGrace))
+		case askedLater:
 			s.owed = true
-			if of != nil {
-				continue
-			}
-		default:
-			do = append(do, send{process: p, sig: syscall.SIGTERM})
-			if wasAsked {
-				s.graceEnd = max(s.graceEnd, now+min(s.Grace/2, s.OrphansGrace))
-			} else {
-				asks = true
-			}
-		}
-		if p.State == 'T' {
-			do = append(do, send{process: p, sig: syscall.SIGCONT}) // a suspended process can't act on SIGTERM
 		}
 	}
 	if s.askedAt == notAsked {

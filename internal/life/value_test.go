@@ -33,6 +33,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 		is := *p
 		is.id, is.parent = d.place(p.id), d.place(p.parent)
 		is.start = max(p.start/tick*tick+tick-w.now, 0) // or any time ago: instants know who lived
+		is.mark.orphanedAt, is.mark.askedAt = w.age(p.mark.orphanedAt), w.age(p.mark.askedAt)
 		maphash.WriteComparable(&d.Hash, is)
 	}
 	d.number(uint64(w.now % tick))
@@ -65,6 +66,14 @@ func TestCopiesShareNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// age is how long ago an instant of --orphan-timeout was, up to what matters.
+func (w *world) age(at time.Duration) time.Duration {
+	if at == 0 {
+		return 0
+	}
+	return 1 + min(w.now-at, 2*w.rules.OrphanTimeout+2*w.rules.OrphansGrace+2*w.rules.Grace+lateness)
 }
 
 func (d *digest) number(n uint64) { maphash.WriteComparable(&d.Hash, n) }

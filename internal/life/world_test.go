@@ -3,6 +3,7 @@ package life
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -185,7 +186,8 @@ func (w *world) fork(parent *proc) *proc {
 		w.all[i] = proc{
 			id: w.lastID, pid: w.freePid(), parent: parent.id, group: parent.group, session: parent.session,
 			start: w.now, state: 'S', is: parent.is &^ (subreaper | autoreap | traced | cleans | cleaning | asleep),
-			mark: mark{afterStop: w.ghost.stopping, afterAsk: parent.mark.asked, hidden: parent.mark.hidden},
+			mark: mark{afterStop: w.ghost.stopping, afterAsk: parent.mark.asked, hidden: parent.mark.hidden,
+				belowAsked: parent.mark.asked || parent.mark.belowAsked || parent.mark.named},
 		}
 		return &w.all[i]
 	}
@@ -213,6 +215,7 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 		if child.parent = adopter; adopter != 0 && child.has(entered) {
 			child.is |= ofTree
 		}
+		w.rememberOrphan(child)
 		if sig := child.deathsig; sig != 0 && child.alive() {
 			child.mark.termed = child.mark.termed || ending(sig)
 			w.may(sig, false)
@@ -495,7 +498,7 @@ func (f *fini) copy() {
 
 func (r *records) copy() *records {
 	c := *r
-	c.main.Sent, c.leftovers = slices.Clone(r.main.Sent), make(map[int]*Record, len(r.leftovers))
+	c.main.Sent, c.leftovers, c.orphans = slices.Clone(r.main.Sent), make(map[int]*Record, len(r.leftovers)), maps.Clone(r.orphans)
 	for pid, of := range r.leftovers {
 		same := *of
 		same.Sent = slices.Clone(of.Sent)
@@ -675,6 +678,20 @@ func (k *kernel) Traffic() (orphans.Traffic, error) {
 
 func (k *kernel) Unread() int { return k.w.stdin.unread }
 
+// Children are those that wait4 would tell of.
+func (k *kernel) Children() (pids []int, err error) {
+	k.called = true
+	if k.w.blind {
+		return nil, syscall.ENOENT
+	}
+	for _, p := range k.w.children(k.f.id) {
+		if !p.has(earlier) {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids, nil
+}
+
 // A look at /proc is of its moment: what is done with it comes later, when any of it may have ended, moved or stopped. Start
 // times are rounded down to ticks. Parents come before their children. See proc_pid_stat(5). Without /proc only children are
 // seen, and nothing of them but their pids, groups and sessions. The children of one that ends during the look may be missed.
@@ -784,9 +801,12 @@ func (k *kernel) Dropped(Signal)            {}
 func (k *kernel) Say(Level, string, Reason) {}
 
 // Tell notes who is told of as left alone: see the invariant "listed".
-func (k *kernel) Tell(p orphans.Process, _, spared string, _ bool, _ *Record) {
+func (k *kernel) Tell(p orphans.Process, _, spared string, _ bool, top int, _ *Record) {
 	if spared != "" {
 		k.f.told = append(slices.Clone(k.f.told), p.Pid)
+	}
+	if is := k.w.byPid(p.Pid); top != 0 && is != nil && slices.Contains(k.f.looked, is.id) {
+		is.mark.named = true
 	}
 }
 

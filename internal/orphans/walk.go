@@ -3,6 +3,8 @@ package orphans
 import (
 	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -244,6 +246,19 @@ func (t *Tree) listedChildren() ([]int, error) {
 		return t.childrenOfThreads(f, t.self)
 	}
 	return f.ReadPids(childrenFile(t.self, t.self))
+}
+
+// LaterChildren lists the children of this process without those of EarlierAre, zombies included. Where the kernel lists the
+// children of a thread, it reads only that file. It returns an error if /proc can't be used.
+func (t *Tree) LaterChildren() ([]int, error) {
+	pids, err := t.Children()
+	if err == nil && t.childrenOnly {
+		err = errors.New("cannot use /proc")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the children of fini: %w", err)
+	}
+	return slices.DeleteFunc(pids, func(pid int) bool { return t.isEarlier(pid) && !t.includesEarlier }), nil
 }
 
 func childrenFile(pid, tid int) string {

@@ -83,6 +83,7 @@ func (l *leftover) json() object {
 		"commandCut", l.isCut,
 		"allowed", l.Allowed,
 		"spared", l.spared,
+		"during", l.during,
 		"started", orNull(l.Start != 0, l.found.Add(-l.age).Round(10*time.Millisecond)),
 		"startedBy", startedBy,
 		"owner", owner,

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/seed-126c5d8a/fini/internal/orphans"
@@ -99,6 +100,9 @@ func (o *Owners) Remember(found []orphans.Process) {
 	o.found = map[int]orphans.Process{}
 	for _, p := range found {
 		o.found[p.Pid] = p
+	}
+	if len(o.lineages) == maxLineages { // while the command runs, --orphan-timeout looks again and again
+		maps.DeleteFunc(o.lineages, func(id orphans.ID, _ Lineage) bool { return o.found[id.Pid].ID() != id })
 	}
 	for _, p := range found {
 		if _, known := o.lineages[p.ID()]; !known && len(o.lineages) < maxLineages {

@@ -62,9 +62,9 @@ func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
 	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Marks: []object{}}
 	toHolder := []syscall.Signal{syscall.SIGTERM}
-	r.Leftover(holder, "holder -v", from, "", func() []syscall.Signal { return toHolder }, "")
-	r.Leftover(member, "member", Lineage{}, "", sent(syscall.SIGTERM), "")
-	r.Leftover(holder, "holder again", Lineage{}, "", func() []syscall.Signal { return toHolder }, "") // is known
+	r.Leftover(holder, "holder -v", from, "", false, func() []syscall.Signal { return toHolder }, "")
+	r.Leftover(member, "member", Lineage{}, "", true, sent(syscall.SIGTERM), "")
+	r.Leftover(holder, "holder again", Lineage{}, "", false, func() []syscall.Signal { return toHolder }, "") // is known
 	next := holder
 	next.Start += 10 * ms
 	toHolder = append(toHolder, syscall.SIGKILL)
@@ -72,7 +72,7 @@ func TestReportOfLeftovers(t *testing.T) {
 	r.Reaped(reaper.Exit{Pid: mainPid, Status: exited(3)})
 	r.Reaped(reaper.Exit{Pid: member.Pid, Status: exited(7)})
 	r.Reaped(reaper.Exit{Pid: 999, Status: exited(0)})
-	r.Leftover(next, "another with its pid", Lineage{}, "", sent(syscall.SIGTERM), "")
+	r.Leftover(next, "another with its pid", Lineage{}, "", false, sent(syscall.SIGTERM), "")
 	r.Stopped("timeout", true)
 
 	whole, left := written(t, r)
@@ -82,8 +82,8 @@ func TestReportOfLeftovers(t *testing.T) {
 	}
 	for i, want := range []string{
 		`"pid":204,"command":"holder -v","startedBy":[{"name":"sh","pid":11},{"name":"make","pid":10}],"holds":["stdout"],"sent":["SIGTERM","SIGKILL"],"ended":"SIGKILL","context":[]`,
-		`"pid":201,"command":"member","startedBy":[],"owner":null,"holds":[],"sent":["SIGTERM"],"ended":"exit 7","context":null,"group":100,"session":1`,
-		`"pid":204,"command":"another with its pid","startedBy":[],"holds":["stdout"],"sent":["SIGTERM"],"ended":null,"outlivedSeconds":null`,
+		`"pid":201,"command":"member","startedBy":[],"owner":null,"holds":[],"sent":["SIGTERM"],"ended":"exit 7","context":null,"group":100,"session":1,"during":true`,
+		`"pid":204,"command":"another with its pid","startedBy":[],"holds":["stdout"],"sent":["SIGTERM"],"ended":null,"outlivedSeconds":null,"during":false`,
 	} {
 		mustHave(t, left[i], want)
 		if left[i]["started"] == nil || left[i]["ageSeconds"] == nil {
@@ -119,9 +119,9 @@ func mustHave(t *testing.T, got map[string]any, fields string) {
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
 	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1}
-	r.Leftover(hidden, "?", Lineage{}, "", sent(), "")
+	r.Leftover(hidden, "?", Lineage{}, "", false, sent(), "")
 	hidden.Allowed = true // since it has another name
-	r.Leftover(hidden, "?", Lineage{}, "allow-orphan", sent(), "")
+	r.Leftover(hidden, "?", Lineage{}, "allow-orphan", false, sent(), "")
 	_, left := written(t, r)
 	mustHave(t, left[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
 		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true,"spared":"allow-orphan"`)
@@ -130,8 +130,8 @@ func TestReportOfWhatIsNotKnown(t *testing.T) {
 func TestReportOfMemory(t *testing.T) {
 	r := newTestReport(t)
 	r.OOM(mainPid, "likely", "why") // the outer fini of a pair has seen no end
-	r.Leftover(member, "member", Lineage{}, "", sent(), "")
-	r.Leftover(holder, "holder", Lineage{}, "", sent(), "")
+	r.Leftover(member, "member", Lineage{}, "", false, sent(), "")
+	r.Leftover(holder, "holder", Lineage{}, "", false, sent(), "")
 	r.Reaped(reaper.Exit{Pid: mainPid, Status: signaled(syscall.SIGKILL)})
 	r.Reaped(reaper.Exit{Pid: member.Pid, Status: signaled(syscall.SIGKILL)})
 	r.OOM(mainPid, "likely", "why")
@@ -170,9 +170,9 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 12_000 {
 		left := process(1000+i, chain[1].Pid, "left")
 		from := owners.Of(left)
-		r.Leftover(left, long, from, "", sent(), "")
+		r.Leftover(left, long, from, "", false, sent(), "")
 		if i < maxSeen {
-			r.Leftover(left, "left", from, "", sent(syscall.SIGTERM), "") // is known
+			r.Leftover(left, "left", from, "", false, sent(syscall.SIGTERM), "") // is known
 		}
 	}
 	rig.Equal(t, "leftovers, more, and those that are known", [3]int{len(r.leftovers), r.moreLeftovers, len(r.seen)},

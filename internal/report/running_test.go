@@ -89,7 +89,7 @@ func TestStoppedOnGitHub(t *testing.T) {
 	rig.Equal(t, "the rows", html.UnescapeString(strings.ReplaceAll(rows, "|", "¦")),
 		"¦ 4711 (node `a` | <b>?::error), for 1s, sleeping, started by test tests/x.py::y ¦\n¦ 4711 (make), for 1s, sleeping ¦\n\n")
 
-	r.Leftover(holder, "left", Lineage{}, "", sent(), "204 (left)")
+	r.Leftover(holder, "left", Lineage{}, "", false, sent(), "204 (left)")
 	rig.Equal(t, "of a leftover", r.Annotations("warning", "It left 1 (below)"), []string{
 		"::warning title=fini::It left 1 (below). See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks%0A204 (left)\n"})
 }

@@ -19,6 +19,7 @@ _fini() {
 		--stop-within) flag=stop-within ;;
 		--linger) flag=linger ;;
 		--orphans-grace) flag=orphans-grace ;;
+		--orphan-timeout) flag=orphan-timeout ;;
 		--orphans) flag=orphans ;;
 		--orphans-exit) flag=orphans-exit ;;
 		--allow-orphan) flag=allow-orphan ;;
@@ -52,6 +53,7 @@ _fini() {
 	stop-within) _fini_value '' "$cur"; return ;;
 	linger) _fini_value '' "$cur"; return ;;
 	orphans-grace) _fini_value '' "$cur"; return ;;
+	orphan-timeout) _fini_value '' "$cur"; return ;;
 	orphans) _fini_value 'POLICY' "$cur"; return ;;
 	orphans-exit) _fini_value '' "$cur"; return ;;
 	allow-orphan) _fini_value '' "$cur"; return ;;
@@ -77,6 +79,7 @@ _fini() {
 		--shield --no-shield
 		--linger=
 		--orphans-grace=
+		--orphan-timeout=
 		--orphans=
 		--orphans-exit=
 		--allow-orphan=

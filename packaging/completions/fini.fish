@@ -1,7 +1,7 @@
 # fish completion of fini's command line, written by make flags; DO NOT EDIT
 
 # The flags whose value is the next word.
-set -g __fini_valued -p --pdeathsig -t --timeout --idle --bind --stop-signal --grace -k --kill-after --stop-within --linger --orphans-grace --orphans --orphans-exit --allow-orphan -r --rewrite -e --remap-exit --report --install
+set -g __fini_valued -p --pdeathsig -t --timeout --idle --bind --stop-signal --grace -k --kill-after --stop-within --linger --orphans-grace --orphan-timeout --orphans --orphans-exit --allow-orphan -r --rewrite -e --remap-exit --report --install
 
 # Whether no command has begun.
 function __fini_at_flags
@@ -32,6 +32,7 @@ complete -c fini -n __fini_at_flags -l shield -f -d 'run as two processes, so th
 complete -c fini -n __fini_at_flags -l no-shield -f -d 'turn off --shield'
 complete -c fini -n __fini_at_flags -l linger -x -d 'how long leftovers may keep running after the command'\''s exit before fini stops them'
 complete -c fini -n __fini_at_flags -l orphans-grace -x -d 'how long leftovers may take to exit after SIGTERM before they are killed'
+complete -c fini -n __fini_at_flags -l orphan-timeout -x -d 'while the command runs, stop each process whose parent exited at least DUR ago, with its descendants'
 complete -c fini -n __fini_at_flags -l orphans -x -a 'stop pipes wait leave' -d 'what to do with leftovers\: stop them all, stop only those that hold stdout or stderr open (pipes), wait, or leave them running'
 complete -c fini -n __fini_at_flags -l orphans-exit -x -d 'exit with CODE if the command succeeded but left something running'
 complete -c fini -n __fini_at_flags -l allow-orphan -x -d 'don'\''t stop leftovers called NAME'

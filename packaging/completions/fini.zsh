@@ -20,6 +20,7 @@ _fini() {
 		'--no-shield[turn off --shield]'
 		'*--linger=[how long leftovers may keep running after the command'\''s exit before fini stops them]:DUR: '
 		'*--orphans-grace=[how long leftovers may take to exit after SIGTERM before they are killed]:DUR: '
+		'*--orphan-timeout=[while the command runs, stop each process whose parent exited at least DUR ago, with its descendants]:DUR: '
 		'*--orphans=[what to do with leftovers\: stop them all, stop only those that hold stdout or stderr open (pipes), wait, or leave them running]:POLICY:_fini_POLICY'
 		'*--orphans-exit=[exit with CODE if the command succeeded but left something running]:CODE: '
 		'*--allow-orphan=[don'\''t stop leftovers called NAME]:NAME: '

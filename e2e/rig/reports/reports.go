@@ -58,7 +58,7 @@ type Report struct {
 type Leftover struct {
 	Pid                         int
 	Command                     string
-	CommandCut, Allowed         bool
+	CommandCut, Allowed, During bool
 	Spared, Ended               any
 	Started                     *time.Time
 	StartedBy                   []ancestor
@@ -149,7 +149,7 @@ func MustBe(t testing.TB, text []byte) (r Report) {
 		if l.Started != nil {
 			orders = append(orders, []time.Time{began.Add(-tick), *l.Started, r.Finished.Add(tick)})
 		}
-		agree = agree && (l.AgeSeconds == nil) == (l.Started == nil) && (l.OutlivedSeconds == nil) == (l.Ended == nil || r.Ended == nil)
+		agree = agree && (l.AgeSeconds == nil) == (l.Started == nil) && (l.During || (l.OutlivedSeconds == nil) == (l.Ended == nil || r.Ended == nil))
 	}
 	for _, times := range orders {
 		agree = agree && slices.IsSortedFunc(times, time.Time.Compare)
@@ -220,6 +220,9 @@ func (r Report) Words(pids map[string]int) string {
 		line := "\n" + name(ancestor{l.Pid, l.Command, ""}) + told(" was sent ", l.Sent) + told(", ended ", l.Ended) + told(", spared for ", l.Spared)
 		if l.Allowed {
 			line += ", allowed"
+		}
+		if l.During {
+			line += ", while the command ran"
 		}
 		switch {
 		case l.Group == l.Pid && l.Session == l.Pid:

@@ -1,0 +1,175 @@
+package life
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/internal/orphans"
+)
+
+// An orphan is a child of fini's that is not the main child: its parent has exited, and the kernel has reparented it to
+// fini. --orphan-timeout stops orphans and their descendants while the command runs. No event tells of an orphan, so fini
+// lists its children twice in that time, which costs a few system calls:
+//
+//	what fini finds                            what follows
+//	a child that it has not listed before      fini remembers when
+//	that child, --orphan-timeout later         a look at the tree. What whom spares is looked at again after that time;
+//	                                           everything else that descends from the child is sent SIGTERM, as a
+//	                                           leftover is
+//	one that was asked, --orphans-grace later  SIGKILL, also for what it has started since to clean up
+//
+// After the command's exit the sweep goes on with what is left. It asks nobody again.
+type orphan struct {
+	since time.Duration // when fini first listed it, as uptime
+	due   time.Duration // when fini looks at it
+}
+
+// partsOfGrace is how often fini lists its children while an orphan has --orphans-grace. Only the time from one list to
+// the next counts, as it was meant to be: what a freezer or a suspended machine takes counts as one part.
+const partsOfGrace = 8
+
+type (
+	list struct { // the children of fini, replaces the list before; answered by listed
+		after time.Duration
+	}
+	listed struct {
+		pids  []int // zombies included
+		after time.Duration
+		err   error
+	}
+)
+
+// lookForOrphans is the time from one list of children to the next.
+func (p Policy) lookForOrphans() time.Duration { return p.OrphanTimeout / 2 }
+
+func (a list) do(l *Loop) { l.listAfter, l.listAt = a.after, l.Now()+a.after }
+
+// listed takes in a list of fini's children.
+func (w whom) listed(now time.Duration, e listed) (do []action) {
+	if e.err != nil {
+		if !w.saidBlind {
+			w.saidBlind = true
+			do = append(do, say{level: Normal, text: fmt.Sprintf("%v; --orphan-timeout has no effect until this changes", e.err)})
+		}
+		return append(do, list{w.lookForOrphans()})
+	}
+	looks := false
+	for pid := range w.orphans {
+		if !slices.Contains(e.pids, pid) { // only a process that was made with CLONE_AUTOREAP: see collect
+			delete(w.orphans, pid)
+		}
+	}
+	for _, pid := range e.pids {
+		o, known := w.orphans[pid]
+		switch {
+		case pid == w.main.Pid:
+		case !known:
+			w.orphans[pid] = orphan{since: now, due: now + w.OrphanTimeout}
+		default:
+			looks = looks || now >= o.due
+		}
+	}
+	after := w.lookForOrphans()
+	for _, of := range w.leftovers {
+		if !of.inHand() {
+			continue
+		}
+		of.waited += e.after
+		left, asked := w.timeLeft(now, of)
+		looks = looks || !asked || left <= 0
+		after = min(after, max(left, tick), w.partOfGrace())
+	}
+	if looks {
+		do = append(do, look{})
+	}
+	return append(do, list{after})
+}
+
+// partOfGrace is the longest time to the next list while an orphan has --orphans-grace.
+func (p Policy) partOfGrace() time.Duration { return max(p.OrphansGrace/partsOfGrace, tick) }
+
+// inHand reports whether fini has begun to stop a process, and not sent it SIGKILL.
+func (r *Record) inHand() bool {
+	_, killed := r.had(syscall.SIGKILL)
+	return r != nil && !killed
+}
+
+// timeLeft is what is left of the time that an orphan has to exit, if it was asked to.
+func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked bool) {
+	term, asked := of.had(syscall.SIGTERM)
+	end := term.At + w.OrphansGrace
+	if term.Group {
+		end = w.keeps(term)
+	}
+	return max(end-now, w.OrphansGrace-of.waited), asked
+}
+
+// foundOrphans takes in a look at the tree while the command runs.
+func (w whom) foundOrphans(now time.Duration, e looked) (do []action) {
+	if w.OrphanTimeout == 0 || e.err != nil || e.Nameless {
+		return nil
+	}
+	w.forget(e.Found)
+	var mine []orphans.Process
+	tops := map[int]int{} // from each process that may be stopped to the orphan from which it descends
+	for _, p := range e.Found {
+		o, is := w.orphans[p.Pid]
+		switch {
+		case is && p.Start > o.since: // another process, which has got the pid of one made with CLONE_AUTOREAP
+			w.orphans[p.Pid] = orphan{since: now, due: now + w.OrphanTimeout}
+			continue
+		case is && now >= o.due:
+			tops[p.Pid] = p.Pid
+			o.due = now + max(w.OrphanTimeout, timesLook*e.took)
+			w.orphans[p.Pid] = o
+		case tops[p.Parent] != 0:
+			tops[p.Pid] = tops[p.Parent]
+		case w.of(p) != nil:
+			tops[p.Pid] = p.Pid
+		default:
+			continue
+		}
+		if w.spares(p) == "" {
+			mine = append(mine, p)
+		}
+	}
+	do = w.unread(mine)
+	_, cleansUp := w.cleanUp(mine, true)
+	refused, over, asks := w.refusing(mine), map[int]bool{}, false
+	for _, p := range mine {
+		of := w.of(p)
+		if over[p.Pid] = over[p.Parent]; of != nil {
+			left, asked := w.timeLeft(now, of)
+			over[p.Pid] = asked && left <= 0
+		}
+		if over[p.Pid] && !slices.Contains(refused, p.Pid) {
+			do = append(do, w.strike(p, tops[p.Pid])...)
+		}
+	}
+	for _, p := range w.holdersFirst(mine) {
+		if over[p.Pid] || cleansUp[p.Pid] {
+			continue
+		}
+		more, _ := w.question(now, p, false, tops[p.Pid])
+		do, asks = append(do, more...), asks || len(more) > 0
+	}
+	if asks {
+		do = append(do, list{min(w.lookForOrphans(), w.partOfGrace())})
+	}
+	return do
+}
+
+// forget deletes what fini knows of processes that two looks in a row have not found: a process below an orphan is reaped
+// by its own parent.
+func (w whom) forget(found []orphans.Process) {
+	for pid, of := range w.leftovers {
+		if of.missed++; slices.ContainsFunc(found, func(p orphans.Process) bool { return p.Pid == pid }) {
+			of.missed = 0
+		}
+		if of.missed > 1 {
+			delete(w.leftovers, pid)
+		}
+	}
+}
