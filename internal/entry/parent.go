@@ -9,17 +9,17 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// A Parent holds what this process knows about the process that started it.
+// A Parent is what this process knows about the process that started it.
 type Parent struct {
 	Pid     int           // 0 if it is outside of the PID namespace
 	Session int           // negative if unknown
-	FD      int           // a pidfd, -1 if there is none
-	Gone    bool          // it exited before fini could look
-	Kept    int32         // the parent death signal that it has set, 0 for none: see TakeSlot
+	FD      int           // a pidfd, or -1 if there is none
+	Gone    bool          // it had exited before fini could look
+	Kept    int32         // the parent death signal that it has set, or 0: see TakeSlot
 	Err     syscall.Errno // why TakeSlot failed
 }
 
-// Find records the facts about the parent process.
+// Find looks up the parent process.
 //
 //go:nosplit
 func (p *Parent) Find() {
@@ -31,12 +31,12 @@ func (p *Parent) Find() {
 	p.check()
 }
 
-// TakeSlot makes the kernel send sig to this process when its parent process, or only the parent's thread that forked,
-// exits. It is for a kernel without pidfds, and for a parent process outside the PID namespace. Call Died when the
-// signal comes. See PR_SET_PDEATHSIG in prctl(2).
+// TakeSlot makes the kernel send sig to this process when its parent exits, or only the parent's thread that forked
+// this process. Call Died when sig arrives. TakeSlot is for kernels without pidfds, and for a parent outside of the PID
+// namespace. See PR_SET_PDEATHSIG in prctl(2).
 //
-// A process has one such signal, and the process that started this one may have set another. SIGKILL stays set, because the
-// kernel does then what no fini can do for itself. sig comes instead of any other kept signal, and the caller must act on both.
+// There is only one such signal, and the parent process may have set another. TakeSlot doesn't replace SIGKILL, because
+// fini can't do what the kernel then does. If sig replaces any other signal, the caller must act on both.
 //
 //go:nosplit
 func (p *Parent) TakeSlot(sig uintptr) {
@@ -54,7 +54,8 @@ func (p *Parent) LeaveSlot() {
 	proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(p.Kept), 0, 0)
 }
 
-// check looks whether the parent process has exited meanwhile: then the pidfd may belong to another process.
+// check checks whether the parent process has exited in the meantime, because the pidfd may then refer to another
+// process.
 //
 //go:nosplit
 func (p *Parent) check() {
@@ -64,8 +65,8 @@ func (p *Parent) check() {
 	}
 }
 
-// Died reports whether the parent process, and not only a thread of it, has exited. fini can't ask for a parent process
-// outside the PID namespace.
+// Died reports whether the parent process has exited, and not just one of its threads. If the parent is outside of the
+// PID namespace, Died can't tell and returns true.
 //
 //go:nosplit
 func (p *Parent) Died() bool {

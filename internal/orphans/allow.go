@@ -9,33 +9,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file decides which processes fini leaves alone.
+// This file decides which processes are spared.
 
-// maxName is the length to which the kernel cuts a name, in bytes. See PR_SET_NAME in prctl(2).
+// maxName is the length in bytes to which the kernel cuts names. See PR_SET_NAME in prctl(2).
 const maxName = 15
 
-// A pattern that begins with one of these isn't compared with a name.
+// Patterns with one of these prefixes are not compared with names.
 const (
-	lineOf     = "cmd:" // the command line, its words joined by spaces
-	variableOf = "env:" // one variable of the environment, as NAME=VALUE
+	lineOf     = "cmd:" // compared with the command line, joined by spaces
+	variableOf = "env:" // compared with each variable of the environment, as NAME=VALUE
 )
 
-// Allow leaves a process and its descendants alone if a pattern matches it: path.Match defines the patterns, but here *
-// and ? match a slash too. A pattern is compared with the name that the kernel keeps for the process and with the base
-// name of its executable or, if it begins with one of the prefixes above, with what the prefix says. Look marks such
-// processes, and Kill and KillChildren spare them, except main, the main child.
+// Allow spares processes that match a pattern, and their descendants. A pattern has the syntax of path.Match, but * and
+// ? also match a slash. It is compared with the kernel's name for the process and with the base name of its executable,
+// or with what its prefix says. Look marks these processes, and Kill and KillChildren spare them. The main child is
+// never spared.
 func (t *Tree) Allow(patterns []string, main int) {
 	t.patterns, t.main = patterns, main
 }
 
-// ofMemory are the patterns that only the memory of a process can match.
+// ofMemory returns the patterns that are compared with the memory of a process.
 func (t *Tree) ofMemory() []string {
 	return slices.DeleteFunc(slices.Clone(t.patterns), func(pattern string) bool {
 		return !strings.HasPrefix(pattern, lineOf) && !strings.HasPrefix(pattern, variableOf)
 	})
 }
 
-// markAllowed marks the processes to leave alone. In found, parents stand before their children.
+// markAllowed marks the processes to spare. In found, parents must come before their children.
 func (t *Tree) markAllowed(found []Process) {
 	if len(t.patterns) == 0 {
 		return
@@ -50,7 +50,7 @@ func (t *Tree) markAllowed(found []Process) {
 	}
 }
 
-// allows reports whether the process itself makes fini leave it alone.
+// allows reports whether a pattern matches the process itself.
 func (t *Tree) allows(p Process) bool {
 	if p.Pid == t.main || p.State == '?' || !p.Alive() {
 		return false
@@ -62,12 +62,12 @@ func (t *Tree) allows(p Process) bool {
 	return p.kept.matchedAs == p.program() || matches(t.patterns, p.Name, exe)
 }
 
-// program changes when the process executes another program, nearly always.
+// program returns a value that almost always changes when the process executes another program.
 func (p Process) program() string { return p.Name + "\x00" + p.code }
 
-// askMemory has the reader compare the command line and the environment of each process with the patterns, and keeps
-// what matched until the process executes another program. A process that has not matched is asked again in the next
-// look, because it may execute the same program with other arguments, until it has been sent a signal.
+// askMemory makes the reader compare the command line and environment of each process with the patterns. A match is
+// valid until the process executes another program. Without a match, the next look asks again, because the process may
+// have executed the same program with other arguments. That ends when the process is sent a signal.
 func (t *Tree) askMemory(found []Process) {
 	patterns := t.ofMemory()
 	var pending []Process
@@ -78,7 +78,8 @@ func (t *Tree) askMemory(found []Process) {
 			pending = append(pending, p)
 		}
 	}
-	// A busy machine may leave a process in vfork(2) for a tenth of a second, and one that is not read is stopped.
+	// On a busy machine a process may be in vfork(2) for a tenth of a second, and if it can't be read, it is not
+	// spared.
 	t.persist(8, pending, func(quiet []Process) {
 		for n, told := range ask(t, quiet, func(f *files, p Process) memory { return f.memory(p.dir(), patterns) }) {
 			k := quiet[n].kept
@@ -89,17 +90,17 @@ func (t *Tree) askMemory(found []Process) {
 		}
 	}, func(p Process) bool { return !p.kept.unread || p.kept.waitedFor })
 	for _, p := range pending {
-		p.kept.waitedFor = p.kept.unread // in later looks fini does not wait for it again
+		p.kept.waitedFor = p.kept.unread // later looks don't wait for it again
 	}
 }
 
-// A memory is the result of comparing the memory of a process with some patterns.
+// A memory is the result of comparing a process with patterns.
 type memory struct {
 	matches, read bool
-	refused       bool // fini may not read it, so no wait would help
+	refused       bool // fini may not read it, so waiting would not help
 }
 
-// memory compares a process with patterns: see commandLine for what may hold up the read.
+// memory compares a process with patterns. Like commandLine, it may hang.
 func (f *files) memory(dir string, patterns []string) memory {
 	told := memory{read: true}
 	for _, of := range []struct{ prefix, file string }{{lineOf, "/cmdline"}, {variableOf, "/environ"}} {
@@ -108,8 +109,8 @@ func (f *files) memory(dir string, patterns []string) memory {
 			wanted, is := strings.CutPrefix(pattern, of.prefix)
 			if is && texts == nil {
 				text, err := f.Whole(dir+of.file, maxEnviron)
-				// A process that is exiting no longer shows a command line, and shows its environment only to processes
-				// that may trace it.
+				// An exiting process has an empty command line. Its environment can only be read by processes that may
+				// trace it.
 				told.refused = told.refused || err == unix.EACCES || err == unix.EPERM
 				told.read = told.read && err == nil && (len(text) > 0 || of.prefix == variableOf)
 				text = bytes.TrimRight(text, "\x00")
@@ -124,7 +125,7 @@ func (f *files) memory(dir string, patterns []string) memory {
 	return told
 }
 
-// matches reports whether a pattern of names matches one of the two names.
+// matches reports whether a pattern for names matches name or executable.
 func matches(patterns []string, name, executable string) bool {
 	for _, pattern := range patterns {
 		switch {
@@ -138,7 +139,7 @@ func matches(patterns []string, name, executable string) bool {
 	return false
 }
 
-// match reports whether a pattern matches a text. To path.Match only a slash is special, so it gets to see none.
+// match reports whether a pattern matches text. It hides slashes from path.Match, which treats them specially.
 func match(pattern, text string) bool {
 	ok, _ := path.Match(noSlash.Replace(pattern), noSlash.Replace(text))
 	return ok
@@ -146,8 +147,7 @@ func match(pattern, text string) bool {
 
 var noSlash = strings.NewReplacer("/", "\x00")
 
-// executable is the base name of the file that a process executes, "" if it is unknown.
-// See proc_pid_exe(5).
+// executable returns the base name of the file that a process executes, or "" if that is unknown. See proc_pid_exe(5).
 func (f *files) executable(dir string) string {
 	_, name := path.Split(strings.TrimSuffix(f.Link(dir+"/exe"), " (deleted)"))
 	return name

@@ -8,16 +8,16 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file answers the caller's questions about one process. Another process may get the pid at any time, unless the
-// pid belongs to a child that was not reaped. So each answer is about the process that has the pid now.
+// This file answers questions about a single process. Unless the pid belongs to an unreaped child, it may be reused at
+// any time, and the answer is about the process that has the pid now.
 
-// Descends reports whether pid is a descendant of this process. It returns false if that is unknown, and for an earlier
-// child and its descendants: see EarlierAre. The main child counts even after it was reaped: see Allow.
+// Descends reports whether pid is a descendant of this process. It returns false if that is unknown, or for an earlier
+// child and its descendants (see EarlierAre). The main child still counts after it was reaped.
 func (t *Tree) Descends(pid int) bool {
 	if pid == t.main && pid != 0 {
 		return true
 	}
-	// If /proc can't be read now, it may be mounted later, before the first look. So only prepare sets childrenOnly.
+	// Even if /proc can't be read now, it may be mounted before the first look, so only prepare sets childrenOnly.
 	if t.Dir < 0 && (t.childrenOnly || t.openProc() != nil) {
 		return isChild(pid)
 	}
@@ -27,12 +27,12 @@ func (t *Tree) Descends(pid int) bool {
 		s, err := t.Status(at)
 		switch {
 		case err != nil && at == pid:
-			return isChild(pid) // pid has ended
+			return isChild(pid) // the process has ended
 		case err != nil:
-			at = pid // an ancestor has ended, and its children were reparented
+			at = pid // an ancestor has ended, so start again with the new parent
 		case s.Parent == t.self:
 			return !t.isEarlier(at)
-		case s.Parent <= 1: // PID 1 has no parent, or its parent is outside of the namespace
+		case s.Parent <= 1: // PID 1 has no parent, or a parent outside of the namespace
 			return false
 		default:
 			at = s.Parent
@@ -41,10 +41,9 @@ func (t *Tree) Descends(pid int) bool {
 	return false
 }
 
-// EarlierAre records the children that this process had before it became fini: a shell may start a process and then
-// execute fini itself. If these children are not known, EarlierAre takes the present children for them. They do not
-// belong to the tree. Neither do their present descendants, which may be reparented to this process. If an earlier
-// child starts a process later and leaves it to this process, fini can't tell that process from the tree.
+// EarlierAre records the children that this process had before it executed fini. If they are not known, it takes all
+// present children. These children and their present descendants don't belong to the tree, even if they are reparented
+// to this process. A process that they start later can't be told from the tree once it is reparented to this process.
 func (t *Tree) EarlierAre(pids []int, known bool) error {
 	if err := t.prepare(); err != nil {
 		return err
@@ -71,17 +70,17 @@ func (t *Tree) EarlierAre(pids []int, known bool) error {
 	return nil
 }
 
-// IncludeEarlier makes each Look find the earlier children and what descends from them, too: see Process.Earlier. From
-// then on they count for OnlyEarlier as any other child.
+// IncludeEarlier makes Look return earlier children and their descendants too, marked as Earlier. OnlyEarlier then
+// counts them like all other children.
 func (t *Tree) IncludeEarlier() { t.includesEarlier = true }
 
-// isEarlier reports whether EarlierAre has recorded a process.
+// isEarlier reports whether EarlierAre has recorded the process.
 func (t *Tree) isEarlier(pid int) bool {
 	pidfd, noted := t.earlier[pid]
 	return noted && (pidfd < 0 || !hasEnded(pidfd))
 }
 
-// Reaped forgets a child, because another process may get its pid.
+// Reaped forgets a child that was reaped, because its pid may be reused.
 func (t *Tree) Reaped(pid int) {
 	t.lastReaped = pid
 	t.forget(pid)
@@ -91,7 +90,7 @@ func (t *Tree) Reaped(pid int) {
 	}
 }
 
-// OnlyEarlier reports whether every child of this process is an earlier child.
+// OnlyEarlier reports whether all children of this process are earlier children.
 func (t *Tree) OnlyEarlier() bool {
 	if len(t.earlier) == 0 || t.includesEarlier {
 		return false
@@ -99,8 +98,8 @@ func (t *Tree) OnlyEarlier() bool {
 	if pids, err := t.listedChildren(); err == nil {
 		return !slices.ContainsFunc(pids, func(pid int) bool { return !t.isEarlier(pid) })
 	}
-	// Here a zombie counts as a child: its own children may have been reparented to this process, at pids that the
-	// search has passed. OnlyEarlier tries every pid before it says that there is no other child.
+	// Count zombies too, because their own children may have been reparented to this process with pids that the search
+	// has passed already. Try every pid before reporting that there is no other child.
 	t.pidMax = max(t.pidMax, pidMax())
 	from := max(t.lastReaped, 0)
 	for i := range t.pidMax {

@@ -10,18 +10,18 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file signals the process that was found, and no other.
+// This file sends signals, and ensures that each reaches the process that was found.
 
-// send sends a signal to the process that has the pid and was found with that parent.
+// send sends a signal to the process with this pid and parent. It returns ESRCH if that process has ended.
 //
-// A pidfd makes that certain. There is no pidfd before Linux 5.3, if a filter refuses it, or while the table of
-// descriptors is full. Then a child of this process still has its pid, because only this process reaps, and it does not
-// reap now. If the kernel itself reaps, waitid(2) tells whether the pid is a child's. For any other process, send reads
-// status once more: the process must still be the child of that parent, or have been reparented to this process. Only
-// in the moment after this check could another process get the pid. If the process has ended, send returns ESRCH.
+// With a pidfd, no other process can receive the signal. There may be none, because pidfds came with Linux 5.3, a
+// filter may refuse them, and the descriptor table may be full. A child then still has its pid, because only this
+// process reaps, unless the kernel does, in which case waitid(2) tells whether the pid belongs to a child. For any
+// other process, send reads its status again. Its parent must be the same or this process. Its pid could only be reused
+// in the moment between that check and the signal.
 //
-// A filter may refuse one of the two calls that send a signal, with the same error as for a process that fini may not
-// signal. So send tries the other call too.
+// If a filter refuses one of the two system calls that send signals, the error is the same as for a process that fini
+// may not signal. So send tries the other one as well.
 func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 	switch {
 	case pidfd >= 0, parent == t.self && !t.autoreap:
@@ -59,8 +59,8 @@ func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 	return err
 }
 
-// Signal sends sig to a process that the last Look found. A process that has ended
-// is no error. If fini may not signal the process, the error wraps unix.EPERM.
+// Signal sends sig to a process that the last Look found. It returns nil if the process has ended. If fini may not
+// signal the process, the error wraps unix.EPERM.
 func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	if t.known[p.Pid] != p.kept {
 		return nil // the process was reaped
@@ -73,13 +73,13 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	return fmt.Errorf("cannot signal %d (%s): %w", p.Pid, p.Name, err)
 }
 
-// KillChildren sends SIGKILL to the children of this process without a look at them, for speed: a process that forks
-// and exits in a loop is gone before a look at it. KillChildren returns the pids that it hit, including zombies, and
-// the pids that it may not signal. If Allow may spare a child, KillChildren kills none: only a look tells which.
+// KillChildren sends SIGKILL to all children of this process without looking at them. That is fast enough for a process
+// that forks and exits in a loop. It returns the pids that it hit, including zombies, and those that it may not signal.
+// If patterns were set with Allow, it kills nothing, because only a look shows which processes to spare.
 //
-// PID 1 first kills the whole PID namespace by a single call. The call is too fast for a process to fork, and the
-// kernel would kill these processes anyway when PID 1 ends. See kill(2). Any other process first kills what is left of
-// the command's process group so, because a fork bomb outruns a walk.
+// PID 1 first kills its whole PID namespace with a single system call, which the kernel would also do when PID 1 exits.
+// No process can fork in between (see kill(2)). Any other process first kills the rest of the command's process group
+// that way, because a fork bomb may be faster than a walk.
 func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err
@@ -107,7 +107,7 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		}
 	}
 	if t.childrenOnly {
-		// Kill each child as soon as it is found, because the search takes longer than the child may live.
+		// Kill each child as soon as it is found, because the search may take longer than the child lives.
 		t.eachOwnChild(strike)
 		return hit, refused, nil
 	}
@@ -118,15 +118,15 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-// hasGroup reports whether the last look found a child in the process group that the main child led. As long as the
-// child is not reaped, the kernel gives the group's ID to no other group.
+// hasGroup reports whether the last look found a child in the main child's process group. Until that child is reaped,
+// the kernel does not reuse the group's ID.
 func (t *Tree) hasGroup() bool {
 	return !t.autoreap && t.main > 0 && slices.ContainsFunc(t.found, func(p Process) bool {
 		return p.Parent == t.self && p.Group == t.main && t.known[p.Pid] == p.kept
 	})
 }
 
-// Kill sends SIGKILL to every descendant that the walk finds, and returns as KillChildren does.
+// Kill sends SIGKILL to every descendant that a walk finds. It returns the same as KillChildren.
 func (t *Tree) Kill() (hit, refused []int, err error) {
 	hit, refused, err = t.KillChildren()
 	if err != nil || t.childrenOnly {
@@ -152,8 +152,8 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-// openPidfd opens a pidfd, and returns -1 if it can't. It leaves half of the table of descriptors for reading /proc: the
-// kernel gives out the lowest free descriptor.
+// openPidfd opens a pidfd, or returns -1. It leaves half of the descriptor table free for reading /proc. Because the
+// kernel returns the lowest free descriptor, the number of the pidfd shows how full the table is.
 func (t *Tree) openPidfd(pid int) int {
 	if !t.usePidfds {
 		return -1
@@ -170,8 +170,8 @@ func (t *Tree) openPidfd(pid int) int {
 	return fd
 }
 
-// hasEnded reports whether a process has ended and was reaped, so that another process may have its pid. If fini may not
-// signal the process, or a filter refuses the call, a zombie counts too.
+// hasEnded reports whether a process has been reaped, so that its pid may have been reused. If fini may not signal the
+// process, or if a filter refuses the system call, it returns true for a zombie as well.
 func hasEnded(pidfd int) bool {
 	err := unix.PidfdSendSignal(pidfd, 0, nil, 0)
 	if err == unix.ENOSYS || err == unix.EPERM {
@@ -180,25 +180,25 @@ func hasEnded(pidfd int) bool {
 	return err == unix.ESRCH
 }
 
-// exited reports whether a process has ended, reaped or not.
+// exited reports whether a process has ended, whether or not it was reaped.
 func exited(pidfd int) bool {
 	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
 	return n > 0
 }
 
-// isOver reports whether another process may have got the pid of a process. During a look, a process without a pidfd is
-// assumed to keep its pid.
+// isOver reports whether the pid of a process may have been reused. Without a pidfd it returns false, because no pid of
+// such a process is expected to be reused during a look.
 func (k *kept) isOver() bool { return k != nil && k.pidfd >= 0 && hasEnded(k.pidfd) }
 
-// inode is the inode of a process's directory below /proc, 0 if it is unknown. As long as the inode stays the same, so
-// does the process. This call waits for nobody.
+// inode returns the inode of a process's directory in /proc, or 0 if it is unknown. If the pid is reused, the inode
+// changes. This system call never hangs.
 func (t *Tree) inode(pid int) uint64 {
 	var st unix.Stat_t
 	_ = unix.Fstatat(t.Dir, strconv.Itoa(pid), &st, unix.AT_SYMLINK_NOFOLLOW)
 	return st.Ino
 }
 
-// forget forgets a process.
+// forget removes a process from the known ones.
 func (t *Tree) forget(pid int) {
 	if k := t.known[pid]; k != nil && k.pidfd >= 0 {
 		_ = unix.Close(k.pidfd)

@@ -14,20 +14,20 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file reads the details. Such a read may wait in the kernel: see the package's comment. So a goroutine reads them,
-// the reader. If a process holds up the reader, the caller goes on without the details, and asks for no others until
-// the reader is back.
+// This file reads details of processes, which may hang in the kernel, as the package comment explains. The reader is
+// the goroutine that reads them. If a process holds it up, the caller continues without the details, and doesn't ask
+// for any others until the reader has returned.
 
 const (
-	// The reader is held up if it has made no step for this time and is in state D: see proc_pid_stat(5).
+	// The reader is held up if it has made no step for this time and is in state D. See proc_pid_stat(5).
 	held = 100 * time.Millisecond
-	// In any state the reader is held up after this time without a step, as on a machine that is too busy to run it.
+	// Without a step for this time, it is held up in any state. The machine may be too busy to run it.
 	tooBusy = time.Second
 )
 
 type reader struct {
 	busy   atomic.Bool
-	thread atomic.Int64 // of the last step
+	thread atomic.Int64 // the thread that made the last step
 	steps  atomic.Int64
 	buf    [4 << 10]byte
 }
@@ -37,12 +37,12 @@ func (r *reader) step() {
 	r.steps.Add(1)
 }
 
-// ask has the reader do a job for each of some processes. If a process holds up the reader, ask returns only the
-// answers for the processes before it. A job must not touch the caller's data, because it may still run after ask
+// ask makes the reader run job for each of some processes. If a process holds up the reader, ask returns only the
+// answers about the processes before it. job must not use data of the caller, because it may still be running when ask
 // returns.
 //
-// Go code has one processor, so Gosched runs the job on the caller's own thread, which costs no switch. If a read waits,
-// the runtime runs the caller on one of its idle threads: see makeThreads in package host.
+// Because Go code has a single processor, Gosched runs job on the caller's own thread, without a switch. If a read
+// hangs, the runtime continues the caller on one of its idle threads. See makeThreads in package host.
 func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 	r := t.reader
 	if len(of) == 0 || t.Dir < 0 || r.busy.Load() {
@@ -60,7 +60,7 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 		}
 		r.busy.Store(false)
 	}()
-	since, last := time.Now(), r.steps.Load() // the last step
+	since, last := time.Now(), r.steps.Load() // time and number of the last step
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		runtime.Gosched()
 		if !r.busy.Load() {
@@ -72,7 +72,7 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 			break
 		}
 		if t.late() {
-			over.Store(true) // the reader still finishes with one process
+			over.Store(true) // the reader still finishes the current process
 		}
 		proc.Rest(pause)
 	}
@@ -92,24 +92,24 @@ func (t *Tree) readerIsStuck() bool {
 	return s.State == 'D'
 }
 
-// facts are the details of a process that a look needs, besides the place of the process in the tree.
+// facts are details of a process that every look needs.
 type facts struct {
 	start time.Duration
-	exe   string // see executable
+	exe   string // see files.executable
 	holds Holding
-	gone  bool // it has ended before holds was known
+	gone  bool // it ended before holds was known
 }
 
-// Details describe a leftover to a person. Each detail is empty if it is unknown.
+// Details describe a leftover to a user. A detail that is unknown is empty.
 type Details struct {
-	Variables map[string]string // the requested variables; nil if fini may not read its environment
-	Listens   []string          // as "127.0.0.1:3000", "[::1]:80", "/run/a.sock" or "@abstract"; nil if unknown
-	Dir       string            // its working directory, the first KiB of it
-	OtherDir  bool              // Dir is not the directory in which this process was started
+	Variables map[string]string // the requested variables, or nil if fini may not read the environment
+	Listens   []string          // such as "127.0.0.1:3000", "[::1]:80", "/run/a.sock" or "@abstract"; nil if unknown
+	Dir       string            // first KiB of its working directory
+	OtherDir  bool              // Dir is not the directory where this process was started
 }
 
-// askFacts adds the facts from the reader to each process. It keeps them, and has them read again only if Pipes is set
-// or the process has executed another program. The reader skips a process in uninterruptible sleep or inside execve(2).
+// askFacts makes the reader read the facts of each process, unless they are known. It reads them again if Pipes is set
+// or the process has executed another program. It skips processes in uninterruptible sleep or inside execve(2).
 func (t *Tree) askFacts(found []Process) {
 	var pending []*Process
 	for i := range found {
@@ -120,7 +120,7 @@ func (t *Tree) askFacts(found []Process) {
 	const tries = 4
 	for try := 0; len(pending) > 0 && try < tries; try++ {
 		if try > 0 {
-			proc.Rest(time.Millisecond << try) // most processes leave these states soon
+			proc.Rest(time.Millisecond << try) // most processes are only briefly in these states
 		}
 		var of []Process
 		var waiting []*Process
@@ -179,9 +179,9 @@ func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
 	return told
 }
 
-// CommandLine is the argument vector of a process that the last Look has found, joined by spaces and cut after
-// 4 KiB. If there are no arguments to show, CommandLine is what it was in an earlier look, or the name of the process. It
-// is read once in each look, because nothing else shows that a process has executed another script by the same program.
+// CommandLine returns the arguments of a process that the last Look found, joined by spaces and cut to 4 KiB. If there
+// are none, it returns the result of an earlier look, or the name of the process. It reads the arguments once per look,
+// because nothing else shows that a process has executed another script with the same program.
 func (t *Tree) CommandLine(p Process) string {
 	k := p.kept
 	if k.lineOf != t.looks || k.line == "" {
@@ -193,15 +193,15 @@ func (t *Tree) CommandLine(p Process) string {
 	return cmp.Or(k.line, p.Name)
 }
 
-// commandLine reads memory of the process. The read takes a lock that the process holds while it changes its mappings,
-// and such a change may wait for the server of a mapped file. See proc_pid_cmdline(5).
+// commandLine reads memory of the process. It may hang, because the process holds a lock while it changes its mappings,
+// which may involve a file on a server that does not respond. See proc_pid_cmdline(5).
 func (f *files) commandLine(p Process) string {
 	text, _ := f.Read(p.dir() + "/cmdline")
 	return string(bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '}))
 }
 
-// quiet leaves out each process that has a thread in uninterruptible sleep, because such a thread may hold a lock for
-// which the reader would wait.
+// quiet returns the processes that have no thread in uninterruptible sleep. Such a thread may hold a lock that the
+// reader would wait for.
 func (t *Tree) quiet(some ...Process) []Process {
 	return slices.DeleteFunc(slices.Clone(some), func(p Process) bool {
 		if p.kept.silent || p.State == '?' || p.State == 'Z' {
@@ -219,8 +219,8 @@ func (t *Tree) quiet(some ...Process) []Process {
 	})
 }
 
-// persist reads some processes, and reads again those that are not done and still run: each of the tries is twice as far
-// from the one before. Often some thread of a large process is in uninterruptible sleep, for a moment only.
+// persist reads processes, and tries again with those that are not done and still alive. It waits twice as long before
+// each try, because a thread of a large process is often in uninterruptible sleep, but only for a moment.
 func (t *Tree) persist(tries int, pending []Process, read func(quiet []Process), done func(Process) bool) {
 	for try := range tries {
 		read(t.quiet(pending...))
@@ -238,12 +238,11 @@ func (t *Tree) persist(tries int, pending []Process, read func(quiet []Process),
 	}
 }
 
-// maxDetailed is the largest number of processes whose details are read at once.
+// maxDetailed is how many processes Details reads at once.
 const maxDetailed = 1000
 
-// Details returns the details of a process that the last Look has found, with these variables. The first call reads the
-// details of all processes that the look has found, before fini signals any of them, because a process may close its
-// sockets when another process ends.
+// Details returns details of a process that the last Look found, with the given variables of its environment. The first
+// call reads the details of all processes found, because a process may close its sockets when another one is signalled.
 func (t *Tree) Details(p Process, variables []string) Details {
 	if p.kept.details == nil {
 		var of []Process
@@ -277,20 +276,19 @@ func (f *files) details(dir string, variables []string, startDir string, listeni
 	return told
 }
 
-// The bytes to read of an environment, and to keep of a value, at most.
+// maxEnviron limits how much of an environment is read, and maxValue how much of a value is kept, in bytes.
 const (
 	maxEnviron = 256 << 10
 	maxValue   = 1 << 10
 )
 
-// environ is the environment that a process got when it executed its program, reduced to the variables of these names.
-// Like the arguments, the environment is memory of the process: see commandLine. So the process may have overwritten
-// the environment since. See proc_pid_environ(5).
+// environ returns the variables with the given names from the environment that a process received from execve(2). Like
+// the command line, this is memory of the process, so the process may have changed it. See proc_pid_environ(5).
 func (f *files) environ(dir string, names []string) (map[string]string, error) {
 	found := map[string]string{}
 	err := f.Each(dir+"/environ", 0, maxEnviron, func(variable []byte, _ bool) (more bool) {
 		name, value, ok := bytes.Cut(variable, []byte("="))
-		_, known := found[string(name)] // if a name comes twice, the first value counts, as for getenv(3)
+		_, known := found[string(name)] // the first value of a name counts, as for getenv(3)
 		if ok && !known && slices.Contains(names, string(name)) {
 			found[string(name)] = string(value[:min(len(value), maxValue)])
 		}

@@ -11,21 +11,21 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file finds the addresses on which a process listens, to help a user find the process. It only reads when there
-// is a process to name, and never follows a link: the texts of the links in /proc/PID/fd name the sockets, as
-// "socket:[4711]", and the tables in /proc/net say which of these sockets listen. See proc_pid_net(5).
+// This file finds the addresses that a process listens on, to help a user find the process. The links in /proc/PID/fd
+// name its sockets, such as "socket:[4711]", and the tables in /proc/net say which sockets are listening. See
+// proc_pid_net(5).
 
 const (
-	maxListens   = 16     // addresses named for each process, at most
-	maxSockets   = 4096   // descriptors read of each process
-	maxListeners = 10_000 // listening sockets kept from the tables
+	maxListens   = 16     // addresses per process
+	maxSockets   = 4096   // descriptors read per process
+	maxListeners = 10_000 // listening sockets kept from all tables
 	maxDir       = 1 << 10
-	maxAddress   = 108 // as in unix(7)
+	maxAddress   = 108 // see unix(7)
 )
 
-// listens are the addresses on which a process listens, nil if fini may not read the descriptors of the process. They
-// are also nil if the process is in another network namespace, which has other tables. (The first process that has a
-// socket makes listens read the tables.)
+// listens returns the addresses that a process listens on. It returns nil if fini may not read the descriptors of the
+// process, or if the process is in another network namespace, which has its own tables. It reads the tables into
+// listening when it finds the first socket.
 func (f *files) listens(dir string, listening *map[string]string) []string {
 	own := f.Link("self/ns/net")
 	if own == "" || own != f.Link(dir+"/ns/net") {
@@ -59,7 +59,7 @@ func (f *files) listens(dir string, listening *map[string]string) []string {
 	return found
 }
 
-// listeners are the addresses of the listening sockets in this network namespace, by the text of a descriptor's link.
+// listeners maps the link of each listening socket in this network namespace to the socket's address.
 func (f *files) listeners() map[string]string {
 	found := map[string]string{}
 	for name, parse := range map[string]func(line []byte) (inode, address string){
@@ -76,7 +76,7 @@ func (f *files) listeners() map[string]string {
 	return found
 }
 
-// parseTCP reads a line of /proc/net/tcp or tcp6. The address is "" if the socket does not listen.
+// parseTCP parses a line of /proc/net/tcp or tcp6. The address is "" if the socket is not listening.
 func parseTCP(line []byte) (inode, address string) {
 	const listen = "0A" // TCP_LISTEN in the kernel's net/tcp_states.h
 	fields := strings.Fields(string(line))
@@ -86,8 +86,8 @@ func parseTCP(line []byte) (inode, address string) {
 	return fields[9], parseAddress(fields[1])
 }
 
-// parseAddress reads an address in hexadecimal: words of 32 bits in the byte order of the machine, and the port. It
-// returns "" if the text is no address.
+// parseAddress parses a hexadecimal address, which consists of 32-bit words in native byte order and the port. It
+// returns "" if text is not an address.
 func parseAddress(text string) string {
 	words, number, _ := strings.Cut(text, ":")
 	port, err := strconv.ParseUint(number, 16, 16)
@@ -102,8 +102,8 @@ func parseAddress(text string) string {
 	return netip.AddrPortFrom(host, uint16(port)).String()
 }
 
-// parseUnix reads a line of /proc/net/unix. The name is "" if the socket does not listen or has none. A process
-// may choose any name.
+// parseUnix parses a line of /proc/net/unix. The name is "" if the socket is not listening or has no name. It may
+// contain any characters.
 func parseUnix(line []byte) (inode, name string) {
 	const accepts = 0x10000 // __SO_ACCEPTCON in the kernel's linux/net.h
 	fields := strings.Fields(string(line))
@@ -114,7 +114,7 @@ func parseUnix(line []byte) (inode, name string) {
 	if err != nil || flags&accepts == 0 {
 		return "", ""
 	}
-	// The name is the rest of the line, and may hold spaces.
+	// The name is the rest of the line because it may contain spaces.
 	_, name, _ = strings.Cut(string(line), " "+fields[6]+" ")
 	return fields[6], name[:min(len(name), maxAddress)]
 }

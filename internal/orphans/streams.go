@@ -10,40 +10,40 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file finds the processes that hold the standard streams of this process, from the texts and the modes of the
+// This file finds the processes that have this process's standard streams open. It uses the text and the mode of the
 // links in /proc/PID/fd.
 
-// Streams is a set of this process's standard streams.
+// Streams is a set of standard streams of this process.
 type Streams uint8
 
 const (
 	Stdout Streams = 1 << iota
-	Stderr         // both may be the same pipe
+	Stderr         // may be the same pipe as Stdout
 
 	both = Stdout | Stderr
 )
 
-// A Holding tells of each of this process's standard streams whether another process has it open for writing: yes, no,
-// or unknown. The zero Holding is unknown for both.
+// A Holding says for each standard stream of this process whether another process has it open for writing, or that this
+// is unknown. The zero Holding is unknown for both streams.
 type Holding struct{ held, free Streams }
 
-// Holds is the Holding of a process that holds these streams, and no other.
+// Holds returns a Holding for a process that has exactly these streams open.
 func Holds(held Streams) Holding { return Holding{held, both &^ held} }
 
-// Held are the streams that the process certainly holds. It may hold more if known is false.
+// Held returns the streams that the process is known to have open. If known is false, there may be others.
 func (h Holding) Held() (held Streams, known bool) { return h.held, h.held|h.free == both }
 
-// May are the streams that the process holds or may hold.
+// May returns the streams that the process has open or may have open.
 func (h Holding) May() Streams { return both &^ h.free }
 
-// A stream is the text of the link in /proc/PID/fd, as "pipe:[4711]", which is the same in every process that has the
-// pipe or socket open. It is "" for a file whose end no reader waits for.
+// A stream is the text of a link in /proc/PID/fd, such as "pipe:[4711]". It is the same in all processes that have the
+// pipe or socket open. It is "" for other kinds of files, because nobody waits for their end.
 type stream string
 
-const unreadable stream = "?" // a pipe or socket, and no /proc to say which
+const unreadable stream = "?" // a pipe or socket whose link can't be read without /proc
 
-// ownStream is the stream of a descriptor of this process. No reader waits for the end of a terminal, a
-// file or /dev/null.
+// ownStream returns the stream for a descriptor of this process. It returns "" for a terminal, a regular file or
+// /dev/null, because no reader waits for their end.
 func ownStream(fd int) stream {
 	if proc.Stream(fd) == 0 {
 		return ""
@@ -52,8 +52,8 @@ func ownStream(fd int) stream {
 	return cmp.Or(stream(text), unreadable)
 }
 
-// Holders returns which of some processes, which the last Look has found, have the pipe open for writing to which a
-// descriptor of this process refers, and about which of them that is unknown.
+// Holders says which of some processes, found by the last Look, have the pipe of fd open for writing. unknown are those
+// that may have it open.
 func (t *Tree) Holders(fd int, of []Process) (holders, unknown []Process) {
 	streams := [2]stream{ownStream(fd)}
 	found := map[int]Holding{}
@@ -79,7 +79,7 @@ func (t *Tree) Holders(fd int, of []Process) (holders, unknown []Process) {
 	return holders, unknown
 }
 
-// mayHold is the Holding of a process whose descriptors are unknown.
+// mayHold returns the Holding of a process whose descriptors are unknown.
 func mayHold(streams [2]stream) (h Holding) {
 	for i, own := range streams {
 		if own == "" {
@@ -89,15 +89,14 @@ func mayHold(streams [2]stream) (h Holding) {
 	return h
 }
 
-// mayLeaveHolder reports whether a process that has ended may have left a process that holds a stream: unless an earlier
-// look has found that it holds none.
+// mayLeaveHolder reports whether a process that has ended may have left a process that holds a stream. It returns false
+// if an earlier look found that the process itself held none.
 func (k *kept) mayLeaveHolder() bool { return k == nil || k.facts == nil || k.facts.holds.May() != 0 }
 
-// holds finds the standard streams of this process that another process or thread has open for writing. holds reads the
-// descriptors in dir, the directory of that process or thread. Both ends of a
-// pipe have the same text; the owner's bits of a link's mode are how the file was opened.
-// /proc/PID/fdinfo shows that mode too, but asks the file, which may wait: an epoll(7) instance does. A process that has
-// ended holds nothing, but gone says that nobody knows what it has held.
+// holds returns which standard streams another process or thread has open for writing. dir is its directory in /proc.
+// Both ends of a pipe have the same link text, but the owner's bits in the link's mode show how a descriptor was
+// opened. /proc/PID/fdinfo shows that too, but may hang, for example for an epoll(7) instance. gone is true if the
+// process has ended. It then holds nothing, but it is unknown what it held before.
 func (f *files) holds(dir string, streams [2]stream) (h Holding, gone bool) {
 	h = mayHold(streams)
 	if h.May() == 0 || slices.Contains(streams[:], unreadable) {

@@ -10,35 +10,35 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file reads what the processes of the tree are doing, in a time that doesn't depend on how many there are.
+// This file reads what the processes of the tree are doing, in a limited time even if there are many.
 
 // An Activity is what a process was doing at one moment.
 type Activity struct {
-	Process                   // State is 'R' if any thread runs
-	CommandLine string        // as in Tree.CommandLine
-	CPU         time.Duration // that it has used, -1 if unknown
+	Process                   // State is 'R' if any thread is running
+	CommandLine string        // see Tree.CommandLine
+	CPU         time.Duration // processor time used, or -1 if unknown
 	Details
 }
 
-// A survey takes at most 100 ms, whatever the tree does, because somebody waits for the signal that follows: the last try
-// begins 4 ms after readBound at the latest, and a reader that is stuck gets heldShortly. But on a machine that is too busy,
-// the walk and the reads get leastWork of processor time each, so that the survey of a small tree is whole.
+// A survey takes at most 100 ms because somebody waits for the signal that follows it. The last try begins 4 ms after
+// readBound at the latest, and a reader that is stuck has heldShortly. On a machine that is too busy, the walk and the
+// reads may each use leastWork of processor time, which is enough for a small tree.
 const (
 	walkBound   = 40 * time.Millisecond
 	readBound   = 65 * time.Millisecond
-	surveyTries = 3 // with 2 and 4 ms between them: see persist
+	surveyTries = 3 // after 2 and 4 ms: see persist
 	heldShortly = 25 * time.Millisecond
 	leastWork   = 25 * time.Millisecond
 )
 
-// A surveyTime is the time that the walk or the reads of a survey have.
+// A surveyTime is the time limit for the walk or the reads of a survey.
 type surveyTime struct {
-	until time.Time     // zero outside of a survey
-	work  time.Duration // of the processor, counted as in used
-	over  bool          // late has found out; a walk asks for each of 10,000 processes, and the processor's clock is slow
+	until time.Time     // zero if there is no survey
+	work  time.Duration // limit of processor time: see used
+	over  bool          // the result of late, because the processor's clock is slow and a walk asks often
 }
 
-// used is the processor time that this process has used; -1 if the kernel doesn't tell it.
+// used returns the processor time that this process has used, or -1 if it is unknown.
 func used() time.Duration {
 	var at unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &at) != nil {
@@ -47,7 +47,7 @@ func used() time.Duration {
 	return time.Duration(at.Nano())
 }
 
-// late reports whether this time is over.
+// late reports whether the time is over.
 func (s *surveyTime) late() bool {
 	if s.is() && !s.over && time.Now().After(s.until) {
 		at := used()
@@ -58,10 +58,10 @@ func (s *surveyTime) late() bool {
 
 func (s *surveyTime) is() bool { return !s.until.IsZero() }
 
-// Survey returns what the live processes of the tree are doing, with these variables of their environments. It returns
-// at most a number of processes, and how many more it has found: first those without a child, and last those with
-// exactly one, which mostly wait for it. A Survey may miss processes if there are thousands. It doesn't change what Signal
-// may signal.
+// Survey returns what the live processes of the tree are doing, with the given variables of their environments. If
+// there are more than most, it returns those without children first, and last those with a single child, which usually
+// wait for it. more is the number of processes left out. In a tree of thousands, a Survey may miss some. It does not
+// affect what Signal may signal.
 func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, 0, err
@@ -105,7 +105,7 @@ func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, 
 	return seen, more, nil
 }
 
-// activity reads all of it from one process.
+// activity reads everything about one process.
 func (f *files) activity(p Process, variables []string, listening *map[string]string) Activity {
 	a := Activity{CommandLine: p.Name, CPU: -1}
 	stat, _ := f.Read(strconv.Itoa(p.Pid) + "/stat")

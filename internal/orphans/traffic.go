@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// This file reads how much the processes that have this process's standard input read and write. While a server waits
-// for its client, the counters of /proc/PID/io stand still: the kernel adds to them with each read(2) and write(2). See
-// proc_pid_io(5).
+// This file reads how much is read and written by the processes that have this process's standard input. While a server
+// waits for its client, the counters in /proc/PID/io don't change, because the kernel only updates them with each
+// read(2) and write(2). See proc_pid_io(5).
 
-// A Traffic is what the processes of the tree have read and written whose descriptor 0 is this process's standard input.
+// A Traffic is what the processes whose descriptor 0 is this process's standard input have read and written.
 type Traffic struct {
-	Sum  uint64 // of bytes and of calls: any change says that one of them, or a new one, has moved
-	Busy bool   // one of them is in a system call for which a reader would wait, so it moves
+	Sum  uint64 // sum of bytes and calls; if it changes, one of them is active or new
+	Busy bool   // one of them is in a system call that may hang a reader, so it is active
 }
 
-// Traffic looks at the live tree. An error says why it can't tell: it names the process that may have standard input,
-// if there is one.
+// Traffic returns the current traffic. If it can't tell, the error names the process that may have standard input, if
+// there is one.
 func (t *Tree) Traffic() (all Traffic, err error) {
 	if err := t.prepare(); err != nil {
 		return all, err
@@ -31,7 +31,7 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 	}
 	found := slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
 	told := map[int]traffic{}
-	var asked []Process // not the many processes of a browser, one of which is always busy
+	var asked []Process // skip the processes of a browser, for example, one of which is always busy
 	for _, p := range found {
 		if p.kept.elsewhere == p.program() {
 			told[p.Pid] = traffic{other: true}
@@ -53,7 +53,8 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 	has := map[int]bool{t.self: true}
 	for _, p := range found {
 		one, looked := told[p.Pid]
-		// Of a process that can't be read, the parent tells: a process can have standard input only from one that has it.
+		// For a process that can't be read, look at its parent, because a process only inherits standard input from its
+		// parent.
 		switch may := has[p.Parent]; {
 		case !looked:
 			has[p.Pid], all.Busy = may, all.Busy || may
@@ -69,11 +70,11 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 	return all, err
 }
 
-// A traffic is the share of one process.
+// A traffic is the part of a single process.
 type traffic struct {
 	other bool // its descriptor 0 is another file
 	sum   uint64
-	err   error // it may not be read
+	err   error // why it can't be read
 }
 
 func (f *files) traffic(p Process, stdin string) (one traffic) {
@@ -83,7 +84,7 @@ func (f *files) traffic(p Process, stdin string) (one traffic) {
 	case opened != stdin:
 		return traffic{other: true}
 	}
-	text, err := f.Read(strconv.Itoa(p.Pid) + "/io") // of all its threads, those that have ended too
+	text, err := f.Read(strconv.Itoa(p.Pid) + "/io") // includes threads that have ended
 	sum, counts := parseIO(text)
 	if err == nil && !counts {
 		err = errors.New("the kernel does not count it")
@@ -91,7 +92,7 @@ func (f *files) traffic(p Process, stdin string) (one traffic) {
 	return traffic{sum: sum, err: err}
 }
 
-// parseIO adds up the first four counters in the text of /proc/PID/io.
+// parseIO returns the sum of the first four counters in /proc/PID/io.
 func parseIO(text []byte) (sum uint64, ok bool) {
 	found := 0
 	for line := range bytes.Lines(text) {

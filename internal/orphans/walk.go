@@ -13,28 +13,28 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file finds the processes, from parent to children. It verifies that each process is still the child that was
-// listed.
+// This file finds the processes of the tree, parents before children. It verifies that each process is still the child
+// that was listed.
 
 // A View is the result of a look.
 type View struct {
-	Found []Process // every live descendant, parents before their children
+	Found []Process // all live descendants, parents before their children
 
-	// Still says that this process got no new child and lost no child during the look, and that none has ended further
-	// down of which nobody knows what it held. So no process can have slipped through the look from one parent to another.
-	// Look sets Still only under --orphans=pipes and --allow-orphan.
+	// Still says that no process can have moved from one parent to another unseen. During the look, this process has
+	// neither got nor lost a child, and no process further down has ended that may have held a stream. Look only sets
+	// Still if Pipes is set or there are patterns.
 	Still bool
 
-	// Nameless says that there is no /proc to read: the look finds only children, and may miss a process that becomes a
-	// child meanwhile. Nothing shows their names, or which of them hold a stream.
+	// Nameless says that there is no /proc. The look has found only children, without their names and without the
+	// streams that they hold, and may have missed new ones.
 	Nameless bool
 }
 
-// maxWalks is how often a look walks the tree, at most.
+// maxWalks is how often a look walks the tree at most.
 const maxWalks = 5
 
-// Look finds every live descendant. The caller can signal these processes until the next Look, as long as it reaps
-// nothing in between.
+// Look finds all live descendants. The caller may signal them until the next Look, provided that it reaps nothing in
+// between.
 func (t *Tree) Look() (View, error) {
 	if err := t.prepare(); err != nil {
 		return View{}, err
@@ -43,9 +43,9 @@ func (t *Tree) Look() (View, error) {
 	mayStay := t.Dir >= 0 && (t.Pipes || len(t.patterns) > 0)
 	var before []int
 	t.looks++
-	// What a process leaves that ends during the walk comes to the nearest subreaper, which need not be this process, and
-	// which the walk may have passed. So there is another walk at once: a process that ends soon after it was forked, as
-	// most do that a busy daemon starts, is rarely in the way again.
+	// If a process ends during the walk, its children may be reparented to another subreaper that was visited already.
+	// Walk again if that happens. The next walk usually works, because in a busy daemon most processes that end were
+	// only just forked.
 	for range maxWalks {
 		t.missed, t.lost = false, false
 		if mayStay {
@@ -66,8 +66,8 @@ func (t *Tree) Look() (View, error) {
 	return v, nil
 }
 
-// walk returns each descendant, zombies included, parents before their children, and forgets all others. If its time is
-// up, it returns those that it has found so far, and forgets none.
+// walk returns all descendants including zombies, parents before their children, and forgets all other processes. If
+// its time is up, it returns what it has found so far, and forgets nothing.
 func (t *Tree) walk() (all []Process) {
 	children := t.childrenOf
 	if !t.byChildren && !t.childrenOnly {
@@ -88,7 +88,7 @@ func (t *Tree) walk() (all []Process) {
 	at := Process{Pid: t.self, Threads: 1}
 	for next := 0; !t.late(); next++ {
 		pids, err := children(at)
-		// If the parent has ended since, its children are now children of this process.
+		// If the parent has ended, its children are children of this process now.
 		t.missed = t.missed || err != nil && !proc.IsGone(err)
 		t.lost = t.lost || err != nil && at.Parent != t.self && at.kept.mayLeaveHolder()
 		for _, pid := range pids {
@@ -123,7 +123,7 @@ func (t *Tree) walk() (all []Process) {
 	return all
 }
 
-// entrants are the processes that came in from outside, if the caller wants them and there is a /proc.
+// entrants returns the processes that have entered from outside, if the caller wants them and /proc can be read.
 func (t *Tree) entrants() []int {
 	if !t.Entrants || t.self != 1 || t.prepare() != nil || t.childrenOnly {
 		return nil
@@ -132,8 +132,8 @@ func (t *Tree) entrants() []int {
 	return slices.DeleteFunc(snapshot[0], func(pid int) bool { return pid == t.self })
 }
 
-// HasEntrants reports whether a process that came in from outside is alive, or has just left a child to this process. Nobody
-// in this PID namespace can wait until a zombie is reaped outside, so a zombie does not count.
+// HasEntrants reports whether a process from outside is alive, or has just left a child to this process. Zombies don't
+// count, because nobody in this PID namespace can wait until they are reaped outside.
 func (t *Tree) HasEntrants() bool {
 	if !t.Entrants || t.self != 1 {
 		return false
@@ -144,8 +144,8 @@ func (t *Tree) HasEntrants() bool {
 	}) || ownChild(unix.P_ALL, 0) != unix.ECHILD
 }
 
-// verify looks at the process that has the pid now and reports whether the process is
-// a child of parent, or has become a child of this process.
+// verify looks at the process that has the pid now. ok is true if it is a child of parent, or has been reparented to
+// this process.
 func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	k := t.known[pid]
 	if k == nil || k.isOver() || k.inode != 0 && k.inode != t.inode(pid) {
@@ -164,14 +164,14 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 		p = Process{Pid: pid, Parent: s.Parent, Name: s.Name, State: s.State, Threads: s.Threads, User: s.User,
 			Ignored: s.Ignored, thread: pid, code: s.Code}
 		ok = p.Parent == t.self || p.Parent == parent.Pid && !parent.kept.isOver()
-	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no free descriptor
+	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // no /proc or no free descriptor
 		p, ok = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, User: -1}, true
 	default:
 		t.missed = t.missed || !proc.IsGone(err)
 	}
 	p.Group, _ = unix.Getpgid(pid)
 	p.Session, _ = unix.Getsid(pid)
-	// If the process was reaped meanwhile, another process may have had its pid.
+	// If the process was reaped in the meantime, the pid may have been reused.
 	if !ok || k.isOver() {
 		t.forget(pid)
 		return Process{}, false
@@ -183,7 +183,7 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	return p, true
 }
 
-// headless fills in the state of a process whose first thread has ended, from another thread.
+// headless fills in the state of a process whose first thread has ended. It uses another thread.
 func (t *Tree) headless(p *Process) {
 	tasks := strconv.Itoa(p.Pid) + "/task"
 	_ = t.List(tasks, func(tid int) bool {
@@ -196,7 +196,7 @@ func (t *Tree) headless(p *Process) {
 	})
 }
 
-// childrenOf lists the children of every thread of a process.
+// childrenOf returns the children of all threads of a process.
 func (t *Tree) childrenOf(p Process) ([]int, error) {
 	if p.Pid == t.self {
 		pids, err := t.listedChildren()
@@ -211,7 +211,7 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 	return t.childrenOfThreads(&t.files, p.Pid)
 }
 
-// childrenOfThreads lists the children of every thread of a process.
+// childrenOfThreads reads the children files of all threads of a process.
 func (t *Tree) childrenOfThreads(f *files, pid int) (pids []int, err error) {
 	err = f.List(strconv.Itoa(pid)+"/task", func(tid int) bool {
 		if more, err := f.ReadPids(childrenFile(pid, tid)); err == nil {
@@ -222,7 +222,7 @@ func (t *Tree) childrenOfThreads(f *files, pid int) (pids []int, err error) {
 	return pids, err
 }
 
-// Children lists the children of this process, zombies included.
+// Children returns the children of this process, including zombies.
 func (t *Tree) Children() ([]int, error) {
 	if err := t.prepare(); err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (t *Tree) Children() ([]int, error) {
 	return t.listedChildren()
 }
 
-// listedChildren are the children of this process in /proc.
+// listedChildren returns the children of this process as listed in /proc.
 func (t *Tree) listedChildren() ([]int, error) {
 	f := &t.files
 	switch {
@@ -265,17 +265,16 @@ func childrenFile(pid, tid int) string {
 	return strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/children"
 }
 
-// ownChildren finds children of this process that have not ended: see eachOwnChild.
+// ownChildren returns the children of this process that have not ended. See eachOwnChild.
 func (t *Tree) ownChildren() (pids []int) {
 	t.eachOwnChild(func(pid int) { pids = append(pids, pid) })
 	return pids
 }
 
-// eachOwnChild tries pid after pid, and calls visit for each child of this process that has not ended, as soon as it
-// finds the child. The kernel gives out pids in order and wraps around. So the search begins at the pid of the child
-// reaped last: the children that this child left behind are most likely at the pids after its own. Before any child was
-// reaped, the search begins at this process's pid. The search goes on until it finds a child, and then until maxMisses
-// pids in a row belong to no child. The next search doubles maxMisses.
+// eachOwnChild calls visit for each child of this process that has not ended, as soon as it finds the child. It tries
+// one pid after another. The kernel assigns pids in order and then starts again. So the search starts at the child that
+// was reaped last, whose own children are probably at the pids that follow, or at this process. It stops when maxMisses
+// pids in a row after the last hit don't belong to a child. The next search doubles maxMisses.
 func (t *Tree) eachOwnChild(visit func(pid int)) {
 	if t.ownFiles.Dir >= 0 {
 		if pids, err := t.listedChildren(); err == nil {
@@ -305,14 +304,14 @@ func (t *Tree) eachOwnChild(visit func(pid int)) {
 		if found || t.pidMax == pidMaxLimit || ownChild(unix.P_ALL, 0) != 0 {
 			break
 		}
-		// There is a child: the limit was lowered since the child got its pid.
+		// There is a child that was not found, because the limit was lowered after its pid was assigned.
 	}
 	t.maxMisses = min(2*t.maxMisses, t.pidMax)
 }
 
 const pidMaxLimit = 4 << 20 // PID_MAX_LIMIT in proc_sys_kernel(5)
 
-// pidMax is the limit below which all new pids are.
+// pidMax returns the limit that all new pids are below.
 func pidMax() int {
 	f := filesIn(unix.AT_FDCWD)
 	text, _ := f.Read("/proc/sys/kernel/pid_max")
@@ -322,10 +321,9 @@ func pidMax() int {
 	return pidMaxLimit
 }
 
-// ownChild is 0 for a child of this process that has not ended, EAGAIN for a zombie child, and
-// ECHILD for any other process. Any other error says why waitid(2) failed. As for waitid,
-// the arguments are P_PID and a pid, or P_ALL and 0 for any child.
-// With __WALL a child from before the exec whose exit signal is not SIGCHLD counts too: see clone(2).
+// ownChild returns 0 if the process is a child that has not ended, EAGAIN for a zombie child, and ECHILD for any other
+// process. Other errors are why waitid(2) failed. idtype and id are P_PID and a pid, or P_ALL and 0 for any child. With
+// __WALL, children from before the exec count too if their exit signal is not SIGCHLD. See clone(2).
 func ownChild(idtype, id int) unix.Errno {
 	ended, errno := proc.WaitID(idtype, id, unix.WEXITED|unix.WNOWAIT)
 	if errno == 0 && ended != 0 {
@@ -334,16 +332,16 @@ func ownChild(idtype, id int) unix.Errno {
 	return errno
 }
 
-// isChild reports whether pid belongs to a child that was not reaped. It returns false if that is unknown.
+// isChild reports whether pid belongs to an unreaped child. It returns false if that is unknown.
 func isChild(pid int) bool {
 	errno := ownChild(unix.P_PID, pid)
 	return errno == 0 || errno == unix.EAGAIN
 }
 
-// mayBeChild is isChild, but returns true if that is unknown.
+// mayBeChild is like isChild, but returns true if the answer is unknown.
 func mayBeChild(pid int) bool { return ownChild(unix.P_PID, pid) != unix.ECHILD }
 
-// snapshot reads the parent of every process in /proc, for kernels without the children file.
+// snapshot maps every process in /proc to its children, for kernels without children files.
 func (t *Tree) snapshot() (map[int][]int, error) {
 	children := map[int][]int{}
 	var missed error
