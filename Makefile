@@ -35,7 +35,7 @@ export GOPATH  ?= $(CURDIR)/.go
 export GOFLAGS += -modcacherw
 endif
 
-.PHONY: help demo build test test-all e2e explore mutants late nightly race portable kernels soak fuzz lint vuln flags rooms man deps cross release reproducible bench install clean
+.PHONY: help demo build test test-all e2e explore mutants late nightly race portable kernels soak fuzz lint vuln flags rooms pictures man deps cross release reproducible bench install clean
 
 help: ## print this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -141,6 +141,9 @@ flags: ## write what lists the flags, after a change of the struct in internal/c
 
 rooms: ## draw docs/rooms.svg, after a change of what a package imports
 	$(GO) run ./tools/rooms >docs/rooms.svg.new && mv docs/rooms.svg.new docs/rooms.svg
+
+pictures: ## draw the pictures of docs/
+	$(GO) run ./tools/pictures
 
 man: ## show the man page as it is here
 	man -l docs/fini.1
