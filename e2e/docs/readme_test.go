@@ -207,7 +207,7 @@ func mustPrint(t *testing.T, command, want string) {
 func TestPagesRefused(t *testing.T) {
 	t.Parallel()
 	page := strings.Join(strings.Fields(rig.ReadFile(t, "../docs/platforms.md")), " ")
-	_, needless, _ := strings.Cut(page, "Nothing is lost without ")
+	_, needless, _ := strings.Cut(page, "You lose nothing if these are refused: ")
 	needless, _, _ = strings.Cut(needless, ". ")
 	for _, r := range refusals.Rows {
 		if r.Lost == "nothing" && !strings.Contains(needless, r.Refused) {

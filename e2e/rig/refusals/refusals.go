@@ -53,7 +53,7 @@ var Rows = []Row{
 	},
 	{
 		Refused: "`pidfd_open`", Calls: "pidfd_open",
-		Lost:  "`--bind`, and certainty about a PID that is recycled just before a signal",
+		Lost:  "`--bind`, and protection against a PID that is recycled just before a signal",
 		Holds: "everything else", Alone: Leftovers, Quick: "outer",
 	},
 	{
@@ -62,39 +62,39 @@ var Rows = []Row{
 	},
 	{
 		Refused: "`pidfd_send_signal`", Calls: "pidfd_send_signal",
-		Lost: "certainty about a PID that is recycled just before a signal", Holds: "everything else", Alone: Leftovers, Quick: "only",
+		Lost: "protection against a PID that is recycled just before a signal", Holds: "everything else", Alone: Leftovers, Quick: "only",
 	},
 	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
 	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "only"},
 	{Refused: "`eventfd2`", Calls: "eventfd2", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
-		Lost:  "with `--no-shield`, the command outlives a `fini` that is killed",
+		Lost:  "with `--no-shield`, the command survives if `fini` is killed",
 		Holds: "the shield of a pair, and the bond to the parent",
 		Says:  []string{noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
-		Lost:  "the bond to the parent; with `--no-shield`, the command outlives a `fini` that is killed",
-		Holds: "the shield of a pair, and the end of leftovers",
+		Lost:  "the bond to the parent; with `--no-shield`, the command survives if `fini` is killed",
+		Holds: "the shield of a pair, and stopping leftovers",
 		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything, Quick: "launcher",
 	},
 	{
 		Refused: "`prctl(PR_SET_CHILD_SUBREAPER)`", Calls: "subreaper",
-		Lost:  "the end of leftovers, except as PID 1",
+		Lost:  "stopping leftovers, except as PID 1",
 		Holds: "the main child ends with its parent and with either process of `fini`",
 		Says:  []string{noSubreaper}, Left: Leftovers, Inner: Leftovers, Alone: Leftovers, Quick: "inner",
 	},
 	{
 		Refused: "`prctl`", Calls: "prctl",
-		Lost:  "the same; and the command outlives an inner process, or a `fini` without a shield, that is killed",
+		Lost:  "the same. If the inner process, or a `fini` without a shield, is killed, the command survives",
 		Holds: "the main child ends with its parent and with the outer process",
 		Says:  []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything, Quick: "inner",
 	},
 	{
 		Refused: "`setpgid`", Calls: "setpgid",
-		Lost:  "signals to the process group; with `--no-shield`, the command outlives a `fini` that is killed",
-		Holds: "the end of leftovers, the bond to the parent, the shield of a pair", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
+		Lost:  "signals to the process group; with `--no-shield`, the command survives if `fini` is killed",
+		Holds: "stopping leftovers, the bond to the parent, and the shield of a pair", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "the command's own process group, as PID 1 at a terminal", Holds: "everything else",
@@ -102,7 +102,7 @@ var Rows = []Row{
 	},
 	{
 		Refused: "all of these", Calls: All,
-		Lost:  "the bond, the process group, and the end of leftovers except as PID 1",
+		Lost:  "the bond to the parent, the process group, and stopping leftovers except as PID 1",
 		Holds: "the command runs, receives signals and returns its status; PID 1 reaps; the main child ends with the outer process",
 		Says:  []string{noBond, noSubreaper, noOwnGroup, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything, Quick: "launcher",
 	},
