@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory counts the processes that the kernel has killed in the cgroup of this process because memory ran out. The
-// count rises before the process gets its SIGKILL. See memory.events in Documentation/admin-guide/cgroup-v2.rst, and
+// Memory counts the processes in this process's cgroup that the kernel has killed because memory ran out. The count
+// changes before the process is sent SIGKILL. See memory.events in Documentation/admin-guide/cgroup-v2.rst, and
 // memory.oom_control in cgroup-v1/memory.rst.
 type Memory struct {
-	File  string // the kernel's file that counts them; "" for none
-	Count uint64 // when the Memory was made
+	File  string // the kernel's file with the count, or ""
+	Count uint64 // count when CountMemory was called
 }
 
-// CountMemory records the present count. Without a memory cgroup there is no count.
+// CountMemory records the current count, if this process is in a memory cgroup.
 func CountMemory() Memory {
 	f := In(unix.AT_FDCWD)
 	text, _ := f.Whole("/proc/self/cgroup", MaxText)
@@ -30,7 +30,7 @@ func CountMemory() Memory {
 	return Memory{}
 }
 
-// KilledSince returns how many processes the kernel has killed since the Memory was made.
+// KilledSince returns how many processes the kernel has killed since CountMemory was called.
 func (m Memory) KilledSince() (uint64, error) {
 	if m.File == "" {
 		return 0, errors.New("no memory cgroup was found")
@@ -39,8 +39,8 @@ func (m Memory) KilledSince() (uint64, error) {
 	return max(count, m.Count) - m.Count, err
 }
 
-// memoryFiles are the files that may have the count for a process whose /proc/PID/cgroup has this text. In a container
-// the path may be the host's, although only the container's part is mounted. See cgroups(7).
+// memoryFiles returns the files that may contain the count, given the text of /proc/PID/cgroup. In a container, the
+// path in that text may be valid only on the host. See cgroups(7).
 func memoryFiles(text string) []string {
 	const root = "/sys/fs/cgroup"
 	var two []string
@@ -61,7 +61,7 @@ func memoryFiles(text string) []string {
 	return two
 }
 
-// kills reads the count from a memory.events or memory.oom_control.
+// kills reads the count from a memory.events or memory.oom_control file.
 func kills(file string) (uint64, error) {
 	f := In(unix.AT_FDCWD)
 	text, err := f.Whole(file, MaxText)

@@ -1,5 +1,5 @@
-// Package proc is the one reader of the kernel's files, those of /proc and of the cgroup file system. It also knows
-// what this kernel supports. It never decides, and never follows a link.
+// Package proc reads files in /proc and in the cgroup file system for all of fini. It also finds out what this kernel
+// supports. It makes no decisions, and never follows a link.
 package proc
 
 import (
@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files are the files below a directory, as one thread reads them, in a buffer that does not grow.
+// Files reads files below a directory, for a single thread and with a buffer of fixed size.
 type Files struct {
-	Dir  int // descriptor of the directory, such as /proc; -1 if it can't be used
+	Dir  int // descriptor of a directory such as /proc, or -1 if it can't be used
 	Buf  []byte
-	Step func() // is called before each call that may wait; may be nil
+	Step func() // called before each system call that may hang; may be nil
 }
 
-// In are the files below a directory. With AT_FDCWD they are named by their whole path.
+// In returns Files for the directory dir. If dir is AT_FDCWD, files are named by their full paths.
 func In(dir int) Files { return Files{Dir: dir, Buf: make([]byte, 4<<10)} }
 
-// Name is the name of a process, "" if it is unknown, or if a read of it may wait. See proc_pid_comm(5).
+// Name returns the kernel's name for a process, or "" if it is unknown or if reading it may hang. See proc_pid_comm(5).
 func Name(pid int) string {
 	if HidesProcesses() {
 		return ""
@@ -36,55 +36,56 @@ func Name(pid int) string {
 	return string(bytes.TrimSuffix(text, []byte("\n")))
 }
 
-// ParentOf is the parent of a process, 0 if it is unknown, or if a read of it may wait. A zombie has one, too.
+// ParentOf returns the parent of a process, even of a zombie. It returns 0 if that is unknown or if reading it may
+// hang.
 func ParentOf(pid int) int {
 	var text [4096]byte
-	parent := ParentNow(pid, &text, false) // first, because every microsecond counts: a zombie may be reaped
+	parent := ParentNow(pid, &text, false) // first without a file, because a zombie may be reaped at any moment
 	if parent == 0 && !HidesProcesses() {
 		parent = ParentNow(pid, &text, true)
 	}
 	return parent
 }
 
-// Adopted reports whether the sessions prove that parent has inherited child from a process that has exited.
-// A child is in the session of its parent, unless the child leads a session, or the parent has made a session since,
-// which the parent leads. PID 1 has made its session before it starts a process. See credentials(7), setsid(2).
+// Adopted reports whether the sessions prove that child was reparented to parent. A process is in the session of its
+// parent unless one of the two has created a session later, which it then leads. PID 1 is an exception because it
+// creates its session before it starts a process. See credentials(7) and setsid(2).
 func Adopted(child, session, parent, parentSession int) bool {
 	return session != child && session != parentSession && (parentSession != parent || parent == 1)
 }
 
-// A Status holds fields of /proc/PID/status. See proc_pid_status(5).
+// A Status contains fields of /proc/PID/status. See proc_pid_status(5).
 type Status struct {
 	Name                  string
 	State                 byte
-	Group                 int // of threads: the pid of the process
+	Group                 int // thread group: the pid of the process
 	Parent, Threads, User int
-	Code                  string // the size of the program, "" if it has no memory
-	Descriptors           int    // how many there is room for, 0 once the process has begun to exit; -1 if unknown
-	Ignored               uint64 // signals: bit n-1 is signal n
+	Code                  string // size of the program, or "" if the process has no memory
+	Descriptors           int    // size of the descriptor table, 0 once the process has begun to exit, or -1 if unknown
+	Ignored               uint64 // signals; bit n-1 is signal n
 }
 
-// InExec reports whether a process whose program has this size is inside execve(2), because the size is 0 until the
-// call returns.
+// InExec reports whether a process whose program has this size is inside execve(2). The size is 0 until that call
+// returns.
 func InExec(code string) bool { return strings.TrimSpace(code) == "0 kB" }
 
-// Status is the status of a process.
+// Status returns the status of a process.
 func (f *Files) Status(pid int) (Status, error) {
 	s, err := f.StatusIn(strconv.Itoa(pid))
 	if err == nil && s.Group != 0 && s.Group != pid {
-		err = unix.ESRCH // it is a thread: in gVisor threads are listed like processes
+		err = unix.ESRCH // gVisor lists threads like processes
 	}
 	return s, err
 }
 
-// StatusIn is the status of the process or thread that has the directory dir.
+// StatusIn returns the status of the process or thread with the given directory.
 func (f *Files) StatusIn(dir string) (s Status, err error) {
 	s = Status{User: -1, Descriptors: -1}
 	err = f.Each(dir+"/status", '\n', MaxText, func(line []byte, _ bool) (more bool) {
-		// In a name newlines are escaped, so that none looks like a field.
+		// Newlines in a name are escaped, so a name can't imitate another field.
 		name, value, _ := bytes.Cut(line, []byte(":\t"))
 		s.set(string(name), value)
-		return string(name) != "SigIgn" // the last wanted field
+		return string(name) != "SigIgn" // the last field that is needed
 	})
 	if err == nil && s.State == 0 {
 		err = fmt.Errorf("cannot read the status of %s", dir)
@@ -123,10 +124,10 @@ func (s *Status) set(name string, value []byte) {
 	}
 }
 
-// Read returns the first 4 KiB of a file below /proc, which hold everything that callers look for.
+// Read returns the first 4 KiB of a file, which is enough for all callers.
 func (f *Files) Read(name string) ([]byte, error) { return f.Whole(name, 1) }
 
-// ReadPids reads the text of /proc/PID/task/TID/children: pids, each followed by a space.
+// ReadPids reads /proc/PID/task/TID/children, where each pid is followed by a space.
 func (f *Files) ReadPids(name string) (pids []int, err error) {
 	err = f.Each(name, ' ', math.MaxInt, func(field []byte, _ bool) (more bool) {
 		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
@@ -137,11 +138,11 @@ func (f *Files) ReadPids(name string) (pids []int, err error) {
 	return pids, err
 }
 
-// MaxText is how many bytes are read of a file that may be long.
+// MaxText limits how much is read of a file that may be long.
 const MaxText = 1 << 20
 
-// Each calls visit with each part of the first limit bytes of a file below /proc, until it returns false; the byte end
-// follows each part. If a part doesn't fit into the buffer, or doesn't end, visit gets its beginning, and whole is
+// Each calls visit with each part of a file, until visit returns false or limit bytes have been read. Parts end with
+// the byte end. If a part doesn't fit into the buffer or doesn't end, visit receives only its beginning, and whole is
 // false.
 func (f *Files) Each(name string, end byte, limit int, visit func(part []byte, whole bool) (more bool)) error {
 	fd, err := f.open(name, 0)
@@ -149,7 +150,7 @@ func (f *Files) Each(name string, end byte, limit int, visit func(part []byte, w
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	kept, cut := 0, false // cut: visit has got the beginning of a long part
+	kept, cut := 0, false // cut: visit has received the beginning of a long part
 	for {
 		f.step()
 		n, err := unix.Read(fd, f.Buf[kept:])
@@ -162,7 +163,7 @@ func (f *Files) Each(name string, end byte, limit int, visit func(part []byte, w
 			var part, after []byte
 			part, after, whole = bytes.Cut(text, []byte{end})
 			if !whole && n > 0 && len(text) < len(f.Buf) {
-				break // the rest of the part is yet to be read
+				break // the rest of this part has not been read yet
 			}
 			if !cut && !visit(part, whole) {
 				return nil
@@ -176,15 +177,14 @@ func (f *Files) Each(name string, end byte, limit int, visit func(part []byte, w
 	}
 }
 
-// List calls visit with each entry of a directory below /proc that is a number, until it
-// returns false.
+// List calls visit with each directory entry that is a number, until visit returns false.
 func (f *Files) List(name string, visit func(int) bool) error {
 	fd, err := f.open(name, unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	buf := make([]byte, 4<<10) // each call has its own buffer, because visit may call list too
+	buf := make([]byte, 4<<10) // not f.Buf, because visit may call List too
 	for {
 		f.step()
 		n, err := unix.ReadDirent(fd, buf)
@@ -200,7 +200,7 @@ func (f *Files) List(name string, visit func(int) bool) error {
 	}
 }
 
-// Link is Readlink, "" for an error.
+// Link is like Readlink, but returns "" for an error.
 func (f *Files) Link(name string) string {
 	text, err := f.Readlink(name)
 	if err != nil {
@@ -209,7 +209,7 @@ func (f *Files) Link(name string) string {
 	return text
 }
 
-// Readlink is the text of a link below the directory. It does not follow the link, and so asks no other file system.
+// Readlink returns the text of a link. It does not follow the link, so it accesses no other file system.
 func (f *Files) Readlink(name string) (string, error) {
 	f.step()
 	n, err := unix.Readlinkat(f.Dir, name, f.Buf)
@@ -219,15 +219,15 @@ func (f *Files) Readlink(name string) (string, error) {
 	return string(f.Buf[:max(n, 0)]), err
 }
 
-// An Opened is what a descriptor of some process refers to, or the reason why that is unknown. The zero Opened is unknown.
+// An Opened is what a descriptor refers to, or the reason why that is unknown. The zero Opened is unknown.
 type Opened struct {
 	text  string
 	known bool
 	why   error
 }
 
-// Text is the text of the link in /proc/PID/fd, such as "pipe:[4711]"; "" if no such descriptor is open, or the text is
-// too long for a pipe's or a socket's. An error says why the text is unknown.
+// Text returns the text of the link in /proc/PID/fd, such as "pipe:[4711]". It returns "" if the descriptor is not
+// open, or if the text is too long for a pipe or a socket. If the text is unknown, the error says why.
 func (o Opened) Text() (string, error) {
 	if !o.known {
 		return "", cmp.Or(o.why, errors.New("it was not read"))
@@ -235,9 +235,9 @@ func (o Opened) Text() (string, error) {
 	return o.text, nil
 }
 
-// Descriptor is what a descriptor of the process refers to that has the directory dir. A process that may list the
-// descriptors may not always read their links: the one needs permission for the directory, which CAP_DAC_OVERRIDE
-// gives, the other needs that to trace the process. See proc_pid_fd(5).
+// Descriptor returns what a descriptor of the process with directory dir refers to. A process that may list descriptors
+// may not always read their links. Listing requires permission for the directory, for which CAP_DAC_OVERRIDE is enough,
+// but reading requires permission to trace the process. See proc_pid_fd(5).
 func (f *Files) Descriptor(dir string, fd int) Opened {
 	text, err := f.Readlink(dir + "/fd/" + strconv.Itoa(fd))
 	switch {
@@ -249,7 +249,7 @@ func (f *Files) Descriptor(dir string, fd int) Opened {
 	return Opened{why: err}
 }
 
-// Whole is the text of a file. It reads 4 KiB at a time, until it has limit bytes.
+// Whole returns the text of a file. It reads 4 KiB at a time until it has at least limit bytes.
 func (f *Files) Whole(name string, limit int) (text []byte, err error) {
 	fd, err := f.open(name, 0)
 	if err != nil {
@@ -275,17 +275,17 @@ func (f *Files) step() {
 	}
 }
 
-// Tick is the unit of the times in /proc/PID/stat: 1/USER_HZ, which is 100 on
-// every architecture that fini is built for. See proc_pid_stat(5).
+// Tick is the unit of times in /proc/PID/stat. It is 1/USER_HZ, and USER_HZ is 100 on every architecture that fini
+// supports. See proc_pid_stat(5).
 const Tick = 10 * time.Millisecond
 
-// ParseStart is the time from boot to the start of a process, in the text of /proc/PID/stat; 0 if it is unknown.
+// ParseStart returns the time from boot to the start of a process, given its /proc/PID/stat. It returns 0 if unknown.
 func ParseStart(text []byte) time.Duration {
 	start, _ := ticks(text, 22)
 	return start
 }
 
-// ParseCPU is the processor time that a process has used, in the text of /proc/PID/stat; -1 if it is unknown.
+// ParseCPU returns the processor time that a process has used, given its /proc/PID/stat. It returns -1 if unknown.
 func ParseCPU(text []byte) time.Duration {
 	user, ok := ticks(text, 14)
 	system, ok2 := ticks(text, 15)
@@ -295,10 +295,10 @@ func ParseCPU(text []byte) time.Duration {
 	return user + system
 }
 
-// ticks is a field of /proc/PID/stat that is a time, by its number in the man page. The name in the text may hold spaces,
-// newlines and ")", so ticks counts the fields from the last ")".
+// ticks returns a time from /proc/PID/stat by the field's number in the man page. It counts fields from the last ")",
+// because the process name before that may contain spaces, newlines and ")".
 func ticks(text []byte, number int) (time.Duration, bool) {
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // from number 3 on, the state
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the first is number 3, the state
 	if len(fields) <= number-3 {
 		return 0, false
 	}
@@ -309,8 +309,8 @@ func ticks(text []byte, number int) (time.Duration, bool) {
 	return time.Duration(n) * Tick, true
 }
 
-// Stream is unix.S_IFIFO for a pipe, unix.S_IFSOCK for a socket, and 0 for anything else. It does not ask their file
-// system, as fstat(2) does, because that may never answer. Only the link of an O_PATH reference tells.
+// Stream returns unix.S_IFIFO for a pipe, unix.S_IFSOCK for a socket, and 0 for anything else. It doesn't use fstat(2),
+// which may hang because it accesses the file system. For an O_PATH descriptor, only the link shows the kind.
 func Stream(fd int) uint32 {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil {
 		return unix.S_IFIFO
@@ -328,17 +328,17 @@ func Stream(fd int) uint32 {
 	return 0
 }
 
-// OwnDescriptor is what a descriptor of this process refers to.
+// OwnDescriptor returns what a descriptor of this process refers to.
 func OwnDescriptor(fd int) Opened {
 	f := In(unix.AT_FDCWD)
 	return f.Descriptor("/proc/self", fd)
 }
 
-// PtyMaster is the kind of the master of a pseudoterminal: whoever opens /dev/ptmx once more gets another terminal.
+// PtyMaster is the kind of a pseudoterminal's master. Opening /dev/ptmx again would create another terminal.
 const PtyMaster = 1
 
-// Kind returns what a descriptor of this process is: a type of file as in inode(7), or PtyMaster. It may wait, unless the
-// descriptor is a Stream.
+// Kind returns the kind of file that a descriptor of this process refers to, as a file type of inode(7) or PtyMaster.
+// It may hang unless the file is a Stream.
 func Kind(fd int) (uint32, error) {
 	if stream := Stream(fd); stream != 0 {
 		return stream, nil
@@ -355,11 +355,11 @@ func Kind(fd int) (uint32, error) {
 	return st.Mode & unix.S_IFMT, nil
 }
 
-// IsGone reports whether an error of a file below /proc means that the process has ended.
+// IsGone reports whether an error for a file in /proc means that the process has ended.
 func IsGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
 
-// HidesProcesses reports whether /proc is mounted with hidepid: see proc(5). With hidepid the kernel takes
-// exec_update_lock to check whether a reader may see the process, so a read of any file may wait.
+// HidesProcesses reports whether /proc is mounted with hidepid (see proc(5)). The kernel then takes exec_update_lock to
+// check whether the reader may see the process, so reading any file may hang.
 var HidesProcesses = sync.OnceValue(func() (hides bool) {
 	f := In(unix.AT_FDCWD)
 	_ = f.Each("/proc/self/mountinfo", '\n', MaxText, func(line []byte, _ bool) (more bool) {
@@ -372,7 +372,7 @@ var HidesProcesses = sync.OnceValue(func() (hides bool) {
 	return hides
 })
 
-// Release is the release of the kernel, "" if uname(2) fails.
+// Release returns the kernel release, or "" if uname(2) fails.
 func Release() string {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {
@@ -381,11 +381,11 @@ func Release() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// Autoreap reports whether this kernel may have CLONE_AUTOREAP: see hasAutoreap.
+// Autoreap reports whether this kernel may support CLONE_AUTOREAP.
 func Autoreap() bool { return hasAutoreap(Release()) }
 
-// hasAutoreap reports whether a kernel of this release may have CLONE_AUTOREAP, which came
-// with 7.1. If the release can't be read, the kernel may be of any release.
+// hasAutoreap reports whether a kernel release may support CLONE_AUTOREAP, which was added in 7.1. It returns true if
+// the release is unknown.
 func hasAutoreap(release string) bool {
 	numbers := strings.FieldsFunc(release, func(r rune) bool { return r < '0' || r > '9' })
 	if len(numbers) < 2 {

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has the raw system calls, which the Go runtime does not see, and what is made of them. There are two reasons
-// for them. Package entry runs before the runtime: there is no stack that grows, no heap and no write barrier, so all that
-// it calls is nosplit, and a test reads the machine code. And a call that does not wait is better made like this when it
-// comes with every signal or child: during a call that may wait, the runtime gives the goroutine's processor away.
+// This file contains raw system calls, which bypass the Go runtime, and functions that are built on them. Package entry
+// needs them because it runs before the runtime, where the stack can't grow, there is no heap, and there are no write
+// barriers. All that it calls is nosplit, and a test reads the machine code. The rest of fini uses them for calls that
+// never block but are frequent, because the runtime prepares for blocking on every ordinary system call.
 
-// Call is a system call. It returns the kernel's answer: a negative errno if the kernel refuses.
+// Call makes a system call. It returns a negative errno if the kernel refuses.
 //
 //go:nosplit
 func Call(number, a, b, c, d uintptr) int { return Call6(number, a, b, c, d, 0, 0) }
 
-// Call6 is a system call with more arguments.
+// Call6 makes a system call with up to six arguments.
 //
 //go:nosplit
 func Call6(number, a, b, c, d, e, f uintptr) int {
@@ -29,14 +29,14 @@ func Call6(number, a, b, c, d, e, f uintptr) int {
 	return int(answer)
 }
 
-// Open opens a file by a path that ends in a NUL.
+// Open opens a file. path must end with a NUL.
 //
 //go:nosplit
 func Open(path string, flags int) int {
 	return OpenAt(uintptr(unsafe.Pointer(unsafe.StringData(path))), flags)
 }
 
-// OpenAt opens a file by a path at an address.
+// OpenAt opens a file whose path is at an address.
 //
 //go:nosplit
 func OpenAt(path uintptr, flags int) int {
@@ -44,7 +44,7 @@ func OpenAt(path uintptr, flags int) int {
 	return Call(unix.SYS_OPENAT, workingDir, path, uintptr(flags)|unix.O_CLOEXEC, 0)
 }
 
-// Close closes a descriptor, unless it is none.
+// Close closes a descriptor. It does nothing if fd is negative.
 //
 //go:nosplit
 func Close(fd int) {
@@ -53,8 +53,8 @@ func Close(fd int) {
 	}
 }
 
-// ReadOf reads the beginning of a file into text. Its path consists of a head, a pid and a tail, which ends in a NUL. The
-// last byte of text stays 0. ReadOf returns the number of bytes, or a negative number.
+// ReadOf reads the beginning of a file into text. The file's path is head, pid and tail put together, and tail ends
+// with a NUL. The last byte of text remains 0. ReadOf returns the number of bytes, or a negative errno.
 //
 //go:nosplit
 func ReadOf(head string, pid int, tail string, text *[4096]byte) int {
@@ -76,7 +76,7 @@ func ReadOf(head string, pid int, tail string, text *[4096]byte) int {
 	return n
 }
 
-// ByteAt is the byte at an address. The arithmetic begins at nil because the address need not point to a Go object.
+// ByteAt returns the byte at an address. It adds to nil because the address need not belong to a Go object.
 //
 //go:nosplit
 func ByteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
@@ -84,7 +84,7 @@ func ByteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
 //go:nosplit
 func setByte(at uintptr, value byte) { *(*byte)(unsafe.Add(nil, at)) = value }
 
-// TextAt is the text at an address, up to its NUL. It is not copied, so it must never change.
+// TextAt returns the NUL-terminated text at an address. The text is not copied, so it must never change.
 func TextAt(begin uintptr) string {
 	end := begin
 	for ByteAt(end) != 0 {
@@ -93,7 +93,7 @@ func TextAt(begin uintptr) string {
 	return unsafe.String((*byte)(unsafe.Add(nil, begin)), end-begin)
 }
 
-// Begins reports whether a text begins so.
+// Begins reports whether the text at an address begins with a string.
 //
 //go:nosplit
 func Begins(text uintptr, with string) bool {
@@ -105,7 +105,7 @@ func Begins(text uintptr, with string) bool {
 	return true
 }
 
-// Number reads a number, and returns the address of the byte that follows it.
+// Number parses a number, and returns the address of the byte after it.
 //
 //go:nosplit
 func Number(at uintptr) (n int, end uintptr) {
@@ -115,7 +115,7 @@ func Number(at uintptr) (n int, end uintptr) {
 	return n, at
 }
 
-// Wait is wait4(2), but it does not wait. Without a child to reap, the pid that it returns is 0.
+// Wait calls wait4(2) without blocking. reaped is 0 if there is no child to reap.
 //
 //go:nosplit
 func Wait(pid, flags int) (reaped int, status syscall.WaitStatus, errno syscall.Errno) {
@@ -124,13 +124,13 @@ func Wait(pid, flags int) (reaped int, status syscall.WaitStatus, errno syscall.
 	return max(reaped, 0), syscall.WaitStatus(word), syscall.Errno(max(-reaped, 0))
 }
 
-// WaitID is waitid(2), but it does not wait. Without a child that it is about, the pid that it returns is 0.
+// WaitID calls waitid(2) without blocking. pid is 0 if no child has changed.
 //
 //go:nosplit
 func WaitID(kind, id, flags int) (pid int, errno syscall.Errno) {
 	var info struct { // siginfo_t, as far as it is needed here
 		_   [3]int32
-		_   [0]uintptr // what follows is aligned like this
+		_   [0]uintptr // aligns the next field
 		pid int32
 		_   [120]byte
 	}
@@ -139,7 +139,7 @@ func WaitID(kind, id, flags int) (pid int, errno syscall.Errno) {
 	return int(info.pid), errno
 }
 
-// needed are the calls that fini can't do without: the Go runtime aborts without epoll(7).
+// needed lists the system calls that fini can't do without. The Go runtime aborts without epoll(7), for example.
 var needed = [...]struct {
 	name   string
 	number uintptr
@@ -152,8 +152,8 @@ var needed = [...]struct {
 	{"epoll_pwait(2)", unix.SYS_EPOLL_PWAIT},
 }
 
-// Refused returns the first needed call that a filter refuses, and the filter's error; "" for none. See seccomp(2). The
-// arguments are such that the kernel itself answers with one of the other errors.
+// Refused returns the first needed call that a seccomp(2) filter refuses, with the filter's error, or "" if there is
+// none. The arguments of the calls are chosen so that the kernel itself would return a different error.
 //
 //go:nosplit
 func Refused() (call string, errno syscall.Errno) {
@@ -167,20 +167,20 @@ func Refused() (call string, errno syscall.Errno) {
 	return "", 0
 }
 
-// A SigAction is the kernel's struct sigaction, which begins with the handler on every architecture that fini is built for.
+// A SigAction is the kernel's struct sigaction. It begins with the handler on every architecture that fini supports.
 type SigAction [8]uintptr
 
 const Ignore = 1 // SIG_IGN
 
-// SetAction is rt_sigaction(2): set and old may be nil.
+// SetAction calls rt_sigaction(2). set and old may be nil.
 //
 //go:nosplit
 func SetAction(sig syscall.Signal, set, old *SigAction) {
 	Call(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8)
 }
 
-// Uptime is the time since boot. See CLOCK_BOOTTIME in clock_gettime(2). The kernel shows the start of a process in the
-// same clock: see proc_pid_stat(5).
+// Uptime returns the time since boot, from CLOCK_BOOTTIME in clock_gettime(2). The start time of a process in
+// proc_pid_stat(5) is from the same clock.
 //
 //go:nosplit
 func Uptime() time.Duration {
@@ -189,7 +189,7 @@ func Uptime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Rest sleeps, without giving the runtime a reason to start a thread.
+// Rest sleeps without making the runtime start a thread.
 //
 //go:nosplit
 func Rest(d time.Duration) {
@@ -197,8 +197,8 @@ func Rest(d time.Duration) {
 	Call(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0, 0)
 }
 
-// ParentNow is the parent of a process, which a zombie has too; 0 if it is unknown. Before Linux 6.13 only a file below /proc
-// tells, which it reads into text if it may.
+// ParentNow returns the parent of a process, even of a zombie, or 0 if it is unknown. Before Linux 6.13 this requires a
+// file in /proc, which ParentNow reads into text if mayRead is true.
 //
 //go:nosplit
 func ParentNow(pid int, text *[4096]byte, mayRead bool) int {
