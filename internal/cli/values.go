@@ -108,8 +108,8 @@ func duration(text string) (time.Duration, error) {
 	return time.Duration(kept), accept(err == nil && kept >= 0, text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
 }
 
-// orphanTimeout parses a duration after which fini stops an orphan. Many programs start a daemon and talk to it within a
-// shorter time.
+// orphanTimeout parses the duration of --orphan-timeout. It rejects very short ones, because many programs start a
+// daemon and then communicate with it.
 func orphanTimeout(text string) (time.Duration, error) {
 	value, err := duration(text)
 	if err == nil {

@@ -8,16 +8,15 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// listed is what getdents64(2) has written, of which one thread is the reader.
+// listed is the buffer for getdents64(2), which only one thread uses.
 var listed [1024]byte
 
-// CloseInherited closes this process's copies of the descriptors that the command inherited. So a reader gets EOF, and
-// a writer EPIPE, as soon as without fini. CloseInherited closes standard input (unless keepStdin), standard output,
-// and each descriptor from 3 on that is not close-on-exec. Standard error stays.
+// CloseInherited closes this process's copies of the descriptors that the command has inherited, so that readers see
+// EOF and writers see EPIPE no later than without fini. It closes standard input (unless keepStdin), standard output,
+// and all descriptors from 3 that are not close-on-exec. It does not close standard error.
 //
-// Descriptors 0 and 1 stay in place as O_PATH references, which are neither a
-// reader nor a writer of a pipe: a process of the container that opens
-// /proc/1/fd/1 still reaches the container's standard output. See open(2).
+// Descriptors 0 and 1 become O_PATH references, which don't count as a reader or writer of a pipe. A process in the
+// container can still open /proc/1/fd/1 to write to the container's standard output. See open(2).
 //
 //go:nosplit
 func CloseInherited(keepStdin bool) {
@@ -35,14 +34,14 @@ func CloseInherited(keepStdin bool) {
 		}
 	}
 	proc.Close(dir)
-	// Without a list, any number may be in use: the Go runtime has raised the soft limit to the hard limit, which may be
-	// a thousand million.
+	// Without a list, try a limited number of descriptors, because the Go runtime has raised the soft limit to the hard
+	// limit, which may be a billion.
 	for fd := 3; dir < 0 && fd < 1<<16; fd++ {
 		closeUnlessOwn(fd)
 	}
 }
 
-// closeUnlessOwn closes fd from 3 on, unless it is close-on-exec, as each descriptor is that fini has opened itself.
+// closeUnlessOwn closes a descriptor from 3, unless it is close-on-exec, which fini's own descriptors are.
 //
 //go:nosplit
 func closeUnlessOwn(fd int) {
@@ -51,8 +50,8 @@ func closeUnlessOwn(fd int) {
 	}
 }
 
-// release turns a standard stream into a reference that doesn't keep a pipe open. Without /proc, or without a free
-// descriptor, it is a reference to the root directory, which gets the lowest free number.
+// release replaces a standard stream with a reference that doesn't keep a pipe open. If there is no /proc or no free
+// descriptor, it opens the root directory instead, which receives the lowest free number.
 //
 //go:nosplit
 func release(fd int, link string) {

@@ -1,10 +1,10 @@
 //go:build (amd64 || arm64) && !portable && !race
 
-// Package handler catches signals by a signal handler of its own, which records each signal and its sender and makes a
-// descriptor readable. Where none is written for the architecture, os/signal takes its place: see other.go.
+// Package handler catches signals with a signal handler of its own. The handler records each signal with its sender,
+// and makes a descriptor readable. For other architectures, os/signal is used instead (see other.go).
 //
-// The Go runtime sends its own threads SIGURG to preempt goroutines, and turns faults of its own code into panics. The handler
-// hands these signals on to the runtime's handler.
+// The Go runtime sends SIGURG to its own threads to preempt goroutines, and turns faults in its own code into panics.
+// The handler passes these signals on to the runtime's handler.
 package handler
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// Catchable reports whether sig may be caught and passed on to another process. It excludes SIGCHLD, which reports children of
-// this process, and 32 and 33, which the C library of the other process keeps for itself.
+// Catchable reports whether sig can be caught and forwarded to another process. It returns false for SIGCHLD, which is
+// about children of this process, and for 32 and 33, which the C library of the other process reserves.
 func Catchable(sig syscall.Signal) bool {
 	switch sig {
 	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, 32, 33:
@@ -27,58 +27,57 @@ func Catchable(sig syscall.Signal) bool {
 	return sig >= 1 && sig <= most
 }
 
-// most is the greatest number of a signal.
+// most is the highest signal number.
 const most = 64
 
-// Threads is how many threads catching takes.
+// Threads is the number of threads that are needed to catch signals.
 const Threads = 0
 
-// caught is the state that handler works on.
+// caught is the state that the signal handler uses.
 var caught catching
 
-// catching takes the place of os/signal, which costs a thread, and thread switches for each caught signal, and does not
-// report the sender.
+// catching replaces os/signal, which needs a thread, switches threads for each signal, and doesn't report the sender.
 type catching struct {
 	pending atomic.Uint64
 	eventFD int
 	pid     int32             // of this process
-	runtime uintptr           // the runtime's handler
-	senders [64]atomic.Int64  // of the last signal of each number n, at n-1: si_code in the low half, si_pid in the high half
-	counts  [64]atomic.Uint64 // how many signals of each number came; those from outside count in the high half too
-	keeps   [64]uint64        // which pending signals each signal leaves pending
-	action  proc.SigAction    // by which handler catches a signal
+	runtime uintptr           // the Go runtime's handler
+	senders [64]atomic.Int64  // sender of the last signal n, at n-1: si_code in the low half, si_pid in the high half
+	counts  [64]atomic.Uint64 // number of signals n that were caught, at n-1; signals from outside also count in the high half
+	keeps   [64]uint64        // for each signal, which pending signals it leaves pending
+	action  proc.SigAction    // the action that catches a signal
 }
 
-// Linters don't see that the assembly calls this function.
+// The assembly calls this function, and linters can't see that.
 var _ = handle
 
-// siginfo is the part of the kernel's struct that tells the sender. See sigaction(2).
+// siginfo is the part of the kernel's siginfo_t that contains the sender. See sigaction(2).
 type siginfo struct{ _, _, code, _, pid int32 }
 
-// handle records a signal and makes eventFD readable. It reports whether the signal is the Go runtime's own instead. It is
-// called in the middle of anything: see signal-safety(7).
+// handle records a signal and makes eventFD readable. It returns true if the signal belongs to the Go runtime instead.
+// It may be called at any point of the program. See signal-safety(7).
 //
 //go:nosplit
 //go:norace
 func handle(sig uintptr, info *siginfo) (ofRuntime bool) {
 	const siUser, siKernel = 0, 0x80
-	const siTkill = -6        // a thread was meant
+	const siTkill = -6        // the signal was sent to a thread
 	const faults = 0x800009b0 // ILL TRAP BUS FPE SEGV SYS
 	switch code, pid := info.code, info.pid; {
 	case code == siTkill && pid == caught.pid:
 		return true
 	case code == siTkill:
 	case sig == uintptr(unix.SIGURG) && pid == 0 && caught.pid != 1:
-		// Without a sender it is the runtime's, if the kernel had no memory for a siginfo. PID 1 may get it from a process
-		// outside of the PID namespace.
+		// If the kernel has no memory for a siginfo, there is no sender, and the signal is the runtime's. For PID 1, it
+		// may also be from a process outside of the PID namespace.
 		return true
-	case code > 0 && faults>>sig&1 != 0: // a signal from a process has at most 0
+	case code > 0 && faults>>sig&1 != 0: // 0 or less for a signal from a process
 		return true
 	}
 	n := (sig - 1) % 64
 	caught.senders[n].Store(int64(info.pid)<<32 | int64(uint32(info.code)))
 	more := uint64(1)
-	if info.code == siKernel || info.code == siUser && info.pid == 0 { // other codes let a process choose the pid
+	if info.code == siKernel || info.code == siUser && info.pid == 0 { // with other codes, a process can choose the pid itself
 		more += 1 << 32
 	}
 	caught.counts[n].Add(more)
@@ -91,14 +90,14 @@ func handle(sig uintptr, info *siginfo) (ofRuntime bool) {
 	return false
 }
 
-// handlerPC is where handler begins.
+// handlerPC is the address of the signal handler.
 var handlerPC uintptr
 
-// Prepare prepares Catch: the handler makes eventFD readable.
+// Prepare must be called before Catch. The handler makes eventFD readable.
 func Prepare(eventFD int) {
 	caught.eventFD, caught.pid = eventFD, int32(unix.Getpid())
-	// SIGCONT discards pending stop signals, and each stop signal discards a pending SIGCONT, as in the kernel: see
-	// signal(7). Take returns signals in the order of their numbers, and not as they came.
+	// SIGCONT discards pending stop signals, and a stop signal discards a pending SIGCONT, as in the kernel (see
+	// signal(7)). That is necessary because Take returns signals in numerical order.
 	for sig := range caught.keeps {
 		caught.keeps[sig] = ^uint64(0)
 	}
@@ -106,8 +105,8 @@ func Prepare(eventFD int) {
 		caught.keeps[stop-1] &^= 1 << (unix.SIGCONT - 1)
 		caught.keeps[unix.SIGCONT-1] &^= 1 << (stop - 1)
 	}
-	// At the start the runtime replaces any handler of SIGSEGV by its own. Like the runtime's handler, handler runs on
-	// the stack that the runtime gives each thread for signals, with all signals blocked.
+	// At its start, the runtime replaces any handler for SIGSEGV with its own. Like the runtime's handler, ours runs on
+	// the signal stack that the runtime gives each thread, with all signals blocked.
 	if caught.runtime == 0 {
 		proc.SetAction(unix.SIGSEGV, nil, &caught.action)
 		caught.runtime, caught.action[0] = caught.action[0], handlerPC
@@ -117,22 +116,22 @@ func Prepare(eventFD int) {
 // Catch makes the handler catch a signal.
 func Catch(sig syscall.Signal) { proc.SetAction(sig, &caught.action, nil) }
 
-// Uncatch restores the default action of a signal.
+// Uncatch restores the default action for a signal.
 func Uncatch(sig syscall.Signal) { proc.SetAction(sig, &proc.SigAction{}, nil) } // zero is SIG_DFL
 
-// Take returns the signals that were caught since the last call, and may be counted: bit n-1 is signal n.
+// Take returns the signals that were caught since the last call. Bit n-1 is signal n.
 func Take() uint64 { return caught.pending.Swap(0) }
 
-// Count returns how many signals of a number were caught since the last call, and whether one of them came from outside.
+// Count returns how often a signal was caught since the last call, and whether any of these came from outside.
 func Count(sig syscall.Signal) (n int, outside bool) {
 	counted := caught.counts[sig-1].Swap(0)
 	return int(uint32(counted)), counted>>32 != 0
 }
 
-// Origin returns the sender of the last signal of a number: its pid, 0 if it is unknown, or that it was the kernel.
+// Origin returns the pid of the last sender of a signal, or 0 if it is unknown. kernel is true if the kernel sent it.
 func Origin(sig syscall.Signal) (sender int, kernel bool) {
 	info := caught.senders[sig-1].Load()
-	if code := int32(info); code > 0 { // the next field of the siginfo is no pid
+	if code := int32(info); code > 0 { // the next field of the siginfo is not a pid
 		return 0, true
 	}
 	return int(info >> 32), false

@@ -1,7 +1,7 @@
 //go:build (!amd64 && !arm64) || portable || race
 
-// The tag portable takes this file on every architecture, so that its tests run here: see make portable. So does the race
-// detector, which would watch the handler in the middle of its own work.
+// The build tag portable selects this file on every architecture, so that its tests can run here. See make portable.
+// The race detector uses it too, because it can't be called in a signal handler.
 
 package handler
 
@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Catchable reports whether sig may be caught and passed on to another process. It excludes SIGCHLD, which reports children of
-// this process. The runtime keeps SIGURG, SIGPROF and 32 to 34 for itself.
+// Catchable reports whether sig can be caught and forwarded to another process. It returns false for SIGCHLD, which is
+// about children of this process, and for SIGURG, SIGPROF and 32 to 34, which the Go runtime reserves.
 func Catchable(sig syscall.Signal) bool {
 	switch sig {
 	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGPROF:
@@ -25,16 +25,16 @@ func Catchable(sig syscall.Signal) bool {
 	return sig >= 1 && sig < 32 || sig > 34 && sig <= 64
 }
 
-// Threads is how many threads catching takes: os/signal takes a thread.
+// Threads is the number of threads that are needed to catch signals. os/signal needs one.
 const Threads = 1
 
-// The runtime sends the signals that it has caught to received. It drops a signal if the channel is full, and merges
-// equal pending signals, so there are never this many under way.
+// received is the channel that the runtime sends caught signals to. The runtime drops a signal if the channel is full.
+// That can't happen, because it merges equal pending signals.
 var received = make(chan os.Signal, 256)
 
 var caught struct{ pending atomic.Uint64 }
 
-// Prepare prepares Catch: a goroutine makes eventFD readable.
+// Prepare must be called before Catch. A goroutine makes eventFD readable.
 func Prepare(eventFD int) {
 	go func() {
 		one := binary.NativeEndian.AppendUint64(nil, 1)
@@ -45,20 +45,20 @@ func Prepare(eventFD int) {
 	}()
 }
 
-// Catch makes the Go runtime catch a signal, if no handler is written for the architecture.
+// Catch makes the Go runtime catch a signal.
 func Catch(sig syscall.Signal) { signal.Notify(received, sig) }
 
-// Uncatch restores the default action of a signal.
+// Uncatch restores the default action for a signal.
 func Uncatch(sig syscall.Signal) { signal.Reset(sig) }
 
-// Take returns the signals that were caught since the last call: bit n-1 is signal n.
+// Take returns the signals that were caught since the last call. Bit n-1 is signal n.
 func Take() uint64 { return caught.pending.Swap(0) }
 
-// Count knows only that there was one.
+// Count returns 1, because the runtime doesn't count signals.
 func Count(syscall.Signal) (n int, outside bool) { return 1, true }
 
-// Origin does not know the sender, which the runtime does not report: signals that a terminal sends count as sent by
-// the kernel.
+// Origin returns no sender, because the runtime doesn't report it. It claims that the kernel sent those signals that a
+// terminal sends.
 func Origin(sig syscall.Signal) (sender int, kernel bool) {
 	return 0, sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGWINCH
 }

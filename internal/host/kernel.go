@@ -25,8 +25,8 @@ import (
 // Now returns the uptime.
 func (k *kernel) Now() time.Duration { return proc.Uptime() }
 
-// Wait blocks until something happens, in a single poll of a single thread. If an exit may go unseen, Wait returns after
-// a second at most: see blind.
+// Wait blocks until something happens, in a single poll of a single thread. If fini may not be told of an exit (see
+// blind), it returns after a second at most.
 func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	fds := k.fds[:0]
 	for _, b := range k.bonds {
@@ -127,8 +127,9 @@ func (k *kernel) Dropped(got life.Signal) {
 	k.Sayf(life.Detail, "dropped %s%s: send signals to the other process of fini, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
 
-// blind reports whether a leftover may exit without a SIGCHLD for fini. From Linux 7.1 on the kernel itself may reap it:
-// see CLONE_AUTOREAP in clone3(2). And a process that came in from outside of the PID namespace is no child of fini's.
+// blind reports whether a leftover may exit without SIGCHLD for fini. Since Linux 7.1, the kernel itself may reap it:
+// see CLONE_AUTOREAP in clone3(2). A process that came in from outside of the PID namespace is not a child of fini at
+// all.
 func (k *kernel) blind() bool { return k.ended != 0 && (k.tree.Entrants || proc.Autoreap()) }
 
 // Unread returns how many bytes of standard input the command has not read yet, if fini watches standard input.
@@ -196,7 +197,7 @@ func (k *kernel) Look() (orphans.View, error) {
 	return view, err
 }
 
-// Children lists the children of this process that were not there before fini.
+// Children returns the children of this process, without those from before fini was executed.
 func (k *kernel) Children() ([]int, error) { return k.tree.LaterChildren() }
 
 // IncludeEarlier makes Reap and Look include the children from before fini was executed.

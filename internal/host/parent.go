@@ -8,7 +8,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file reads only status below /proc, for which a reader never waits. See proc_pid_status(5).
+// This file reads only status files in /proc, which never hang. See proc_pid_status(5).
 
 // ignores reports whether a process ignores a signal. It returns false if the status can't be read.
 func ignores(pid int, sig unix.Signal) bool {
@@ -17,9 +17,9 @@ func ignores(pid int, sig unix.Signal) bool {
 	return status.Ignored&(1<<(sig-1)) != 0
 }
 
-// groupIsOrphaned reports whether a process group of a session is orphaned: no member has a parent in another group of
-// the session, such as a shell that could continue it. See setpgid(2). It returns false if this can't be read. It looks
-// only at the ancestors of one member, because the other members of a job have the same parents.
+// groupIsOrphaned reports whether a process group is orphaned. No member then has a parent in another group of the
+// session, such as a shell that could continue it. See setpgid(2). It returns false if this can't be read. It checks
+// only the ancestors of one member, because all members of a job have the same parents.
 func groupIsOrphaned(group, session, member int) bool {
 	if group == 0 {
 		return false // the group is outside of the PID namespace, as are the parents of its members

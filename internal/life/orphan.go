@@ -9,39 +9,38 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
-// An orphan is a child of fini's that is not the main child: its parent has exited, and the kernel has reparented it to
-// fini. --orphan-timeout stops orphans and their descendants while the command runs. No event tells of an orphan, so fini
-// lists its children twice in that time, which costs a few system calls:
+// An orphan is a child of fini other than the main child. Its parent has exited, so the kernel has reparented it to
+// fini. With --orphan-timeout, fini stops orphans and their descendants while the command runs. Because no event
+// reports a new orphan, fini lists its children twice in that time, which takes only a few system calls:
 //
 //	what fini finds                            what follows
-//	a child that it has not listed before      fini remembers when
-//	that child, --orphan-timeout later         a look at the tree. What whom spares is looked at again after that time;
-//	                                           everything else that descends from the child is sent SIGTERM, as a
-//	                                           leftover is
+//	a child that is not in an earlier list     fini remembers when it was first listed
+//	the same child after --orphan-timeout      fini looks at the tree. It sends SIGTERM to the child and its descendants, as
+//	                                           to leftovers. What whom spares is looked at again after that time
 //	one that was asked, --orphans-grace later  SIGKILL, also for what it has started since to clean up
 //
-// After the command's exit the sweep goes on with what is left. It asks nobody again.
+// After the command's exit, the sweep takes over, and asks nobody a second time.
 type orphan struct {
-	since time.Duration // when fini first listed it, as uptime
-	due   time.Duration // when fini looks at it
+	since time.Duration // uptime when fini first listed it
+	due   time.Duration // uptime when fini looks at it
 }
 
-// partsOfGrace is how often fini lists its children while an orphan has --orphans-grace. Only the time from one list to
-// the next counts, as it was meant to be: what a freezer or a suspended machine takes counts as one part.
+// partsOfGrace is how often fini lists its children while an orphan has --orphans-grace. Each interval counts only for
+// its intended length, so time during which fini was frozen or suspended does not count.
 const partsOfGrace = 8
 
 type (
-	list struct { // the children of fini, replaces the list before; answered by listed
+	list struct { // lists the children of fini; replaces the previous list; listed is the result
 		after time.Duration
 	}
 	listed struct {
-		pids  []int // zombies included
+		pids  []int // includes zombies
 		after time.Duration
 		err   error
 	}
 )
 
-// lookForOrphans is the time from one list of children to the next.
+// lookForOrphans returns the time from one list of children to the next.
 func (p Policy) lookForOrphans() time.Duration { return p.OrphanTimeout / 2 }
 
 func (a list) do(l *Loop) { l.listAfter, l.listAt = a.after, l.Now()+a.after }

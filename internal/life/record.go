@@ -10,32 +10,32 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// A Record is what fini knows of one process that it signals: of the main child, or of a leftover that it stops. The
-// Loop writes it as it carries out what the machines decide, and closes it when the process was reaped.
+// A Record is what fini knows about a process that it signals, which is either the main child or a leftover to be
+// stopped. The Loop updates it when it carries out an action, and removes it when the process has been reaped.
 //
-// fini never signals the processes that --orphans or --allow-orphan spares, the children from before it became fini, and,
-// without --orphan-timeout, the orphans that exit while the command runs. None of them has a Record, because a command may
-// have thousands.
+// Processes that fini never signals have no Record, because there may be thousands. These are processes that --orphans
+// or --allow-orphan spares, children from before fini was executed, and, without --orphan-timeout, orphans that exit
+// while the command runs.
 type Record struct {
 	Pid   int
-	Start time.Duration // as in orphans.Process, 0 if unknown: tells a leftover from an earlier process with its pid
-	Sent  []Sent        // each signal once
-	Ended bool          // the main child has exited, even if its tracer hides that: fini signals it no more
+	Start time.Duration // see orphans.Process; tells the leftover from an earlier process with the same pid
+	Sent  []Sent        // in order, each signal once
+	Ended bool          // the main child has exited, even if a tracer hides that, so it must not be signalled any more
 
-	reaped  bool          // the main child was
-	refused bool          // fini may not signal it
-	waited  time.Duration // for an orphan to exit that was asked to: see partsOfGrace
-	missed  int           // how many looks for orphans in a row have not found it
+	reaped  bool          // the main child has been reaped
+	refused bool          // fini may not signal the process
+	waited  time.Duration // how long fini has waited for an orphan that was asked to exit: see partsOfGrace
+	missed  int           // number of looks in a row that have not found the orphan
 }
 
 // Sent is a signal that fini has sent to a process.
 type Sent struct {
 	Sig   syscall.Signal
-	At    time.Duration // the last time, as uptime
-	Group bool          // with the command's group
+	At    time.Duration // uptime when it was last sent
+	Group bool          // it was sent to the command's group
 }
 
-// Signals are the signals that fini has sent to the process, in order.
+// Signals returns the signals that fini has sent to the process, in order.
 func (r *Record) Signals() (sent []syscall.Signal) {
 	if r != nil {
 		for _, s := range r.Sent {
@@ -45,7 +45,7 @@ func (r *Record) Signals() (sent []syscall.Signal) {
 	return sent
 }
 
-// note records a signal.
+// note records a signal that was sent.
 func (r *Record) note(sig syscall.Signal, now time.Duration, group bool) {
 	i := slices.IndexFunc(r.Sent, func(s Sent) bool { return s.Sig == sig })
 	if i < 0 {
@@ -54,7 +54,7 @@ func (r *Record) note(sig syscall.Signal, now time.Duration, group bool) {
 	r.Sent[i].At, r.Sent[i].Group = now, r.Sent[i].Group || group
 }
 
-// had returns when the process was last sent a signal, if it was. A process without a Record was not.
+// had returns the signal if it was sent to the process. For a nil Record, ok is false.
 func (r *Record) had(sig syscall.Signal) (s Sent, ok bool) {
 	if r != nil {
 		for _, s := range r.Sent {
@@ -66,34 +66,33 @@ func (r *Record) had(sig syscall.Signal) (s Sent, ok bool) {
 	return s, false
 }
 
-// hadRecently reports whether fini has sent the main child a signal for this very stop: the sender that killed the parent
-// process may have sent fini the same signal within the same second. A signal from before that second was for something
-// else, such as a reload.
+// hadRecently reports whether fini has sent the main child the same signal less than sameEnd ago. That signal is part
+// of the same stop, because whoever killed the parent process has probably signalled fini too. An older signal had
+// another purpose, such as a reload.
 func (r *Record) hadRecently(now time.Duration, sig syscall.Signal) bool {
 	s, ok := r.had(sig)
 	return ok && now-s.At <= sameEnd
 }
 
-// records are all Records of a life. If SIGKILL doesn't end the main child, fini stops it like a leftover, and then it has
-// a second Record, as such.
+// records contains all Records of a life. If the main child survives SIGKILL, fini stops it like a leftover, so there
+// is a second Record for it.
 type records struct {
-	main      Record          // its Pid is 0 if there is no main child
+	main      Record          // Pid is 0 if there is no main child
 	leftovers map[int]*Record // by pid
-	givenBack time.Duration   // by how much the waits of a stop were made longer, in all
-	stopBy    time.Duration   // when --stop-within is over, as uptime; 0 as long as it does not count
-	cut       bool            // it has cut a wait
-	all       bool            // one call may have sent SIGKILL to any process: see KillChildren in package orphans
-	ignored   int             // signals that the PID 1 of a pause has ignored
+	givenBack time.Duration   // sum of the excess times by which deadlines were moved: see slicesOfWait
+	stopBy    time.Duration   // uptime when --stop-within is over, or 0 if it has not started
+	cut       bool            // --stop-within has shortened a wait
+	all       bool            // any process may have been sent SIGKILL by a single call: see KillChildren in package orphans
+	ignored   int             // number of signals that a pause as PID 1 has ignored
 
 	orphans    map[int]orphan // by pid: see --orphan-timeout
-	count      int            // how many leftovers and orphans fini had to stop, or in the stage counting has left
-	unsure     int            // of these, how many fini had to stop only because they may be holders
-	saidUnread bool           // fini has said that it can't tell whether --allow-orphan means a process
-	saidBlind  bool           // fini has said that it can't list its children
+	count      int            // number of leftovers and orphans that fini had to stop, or that were left in the stage counting
+	unsure     int            // how many of these were stopped only because they may be holders
+	saidUnread bool           // a message about --allow-orphan and an unreadable process has been written
+	saidBlind  bool           // a message about an unreadable list of children has been written
 }
 
-// of returns the Record of a leftover, nil if there is none. If the start of a stuck process can't be read, its pid must
-// do.
+// of returns the Record of a leftover, or nil. If the start of a stuck process can't be read, the same pid is enough.
 func (r *records) of(p orphans.Process) *Record {
 	found := r.leftovers[p.Pid]
 	if found != nil && found.Start != p.Start && found.Start != 0 && p.Start != 0 {
@@ -102,7 +101,7 @@ func (r *records) of(p orphans.Process) *Record {
 	return found
 }
 
-// leftover returns the Record of a leftover that fini is about to stop.
+// leftover returns the Record of a leftover that fini is about to stop, and creates it if necessary.
 func (r *records) leftover(p orphans.Process) *Record {
 	found := r.of(p)
 	if found == nil {
@@ -116,20 +115,19 @@ func (r *records) leftover(p orphans.Process) *Record {
 	return found
 }
 
-// hadWithGroup reports whether a leftover has certainly had a signal with the command's group, however long ago, so that
-// fini doesn't send it again. A process that started within the same tick may have come after the signal.
+// hadWithGroup reports whether a leftover is known to have received a signal with the command's group, so that fini
+// need not send it again. A process that started in the same tick may have missed the signal.
 func (r *records) hadWithGroup(p orphans.Process, sig syscall.Signal) bool {
 	sent, ok := r.main.had(sig)
 	return ok && sent.Group && p.Group == r.main.Pid && p.Start != 0 && p.Start+tick <= sent.At
 }
 
-// askedGroup reports whether the command's group was asked to exit with the command.
+// askedGroup reports whether the command's group was asked to exit together with the command.
 func (r *records) askedGroup() bool {
 	return slices.ContainsFunc(r.main.Sent, func(s Sent) bool { return s.Group && askedBy[s.Sig]&(asksLeftover|asksUnlessIgnored) != 0 })
 }
 
-// askedWithGroup returns the first signal by which a leftover was asked to exit with the command's group, if it was: see
-// asksLeftover.
+// askedWithGroup returns the first signal that asked a leftover to exit with the command's group. See asksLeftover.
 func (r *records) askedWithGroup(p orphans.Process) (first Sent, ok bool) {
 	for _, sent := range r.main.Sent {
 		ignored := p.Ignored>>(sent.Sig-1)&1 != 0
@@ -141,7 +139,7 @@ func (r *records) askedWithGroup(p orphans.Process) (first Sent, ok bool) {
 	return first, ok
 }
 
-// asked returns the signal by which a leftover was asked to exit, by itself or with the command's group, if it was.
+// asked returns the signal that asked a leftover to exit, whether alone or with the command's group.
 func (r *records) asked(p orphans.Process) (first Sent, ok bool) {
 	if first, ok = r.askedWithGroup(p); ok {
 		return first, ok
@@ -149,7 +147,8 @@ func (r *records) asked(p orphans.Process) (first Sent, ok bool) {
 	return r.of(p).had(syscall.SIGTERM)
 }
 
-// killed records the processes that a round of SIGKILL has hit, and reports whether it has hit one for the first time.
+// killed records which processes were sent SIGKILL in a round, and reports whether any of them is hit for the first
+// time.
 func (r *records) killed(now time.Duration, hit []int) (fresh bool) {
 	for _, pid := range hit {
 		found := r.leftovers[pid]
@@ -164,7 +163,7 @@ func (r *records) killed(now time.Duration, hit []int) (fresh bool) {
 	return fresh
 }
 
-// killedAtOnce records SIGKILL for a leftover that one call for many processes has killed.
+// killedAtOnce records SIGKILL for a leftover that was killed by a single call for many processes.
 func (r *records) killedAtOnce(x reaper.Exit, now time.Duration) {
 	left := r.leftovers[x.Pid]
 	_, had := left.had(syscall.SIGKILL)
@@ -173,7 +172,7 @@ func (r *records) killedAtOnce(x reaper.Exit, now time.Duration) {
 	}
 }
 
-// unreaped are the processes that have a Record and were not reaped.
+// unreaped returns the pids of leftovers that have a Record and have not been reaped.
 func (r *records) unreaped() []int {
 	pids := slices.Sorted(maps.Keys(r.leftovers))
 	if r.main.Pid != 0 && !r.main.reaped {
@@ -182,9 +181,9 @@ func (r *records) unreaped() []int {
 	return pids
 }
 
-// killedByOthers reports whether SIGKILL has ended a process, and fini has not sent it. The kernel may have, because
-// memory ran out: it doesn't report which processes it has killed, and only counts them for the whole cgroup. A main
-// child that exits with 137 counts too: it may be a shell whose last command was killed by SIGKILL.
+// killedByOthers reports whether a process was killed with SIGKILL, but not by fini. It may have been the kernel,
+// because memory ran out. The kernel counts these processes for each cgroup, but doesn't report which they are. A main
+// child that exits with 137 counts as well, because it may be a shell whose last command was killed with SIGKILL.
 func (r *records) killedByOthers(x reaper.Exit) bool {
 	killed := x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL
 	shown := x.Pid == r.main.Pid && x.Status.Exited() && x.Status.ExitStatus() == 128+int(syscall.SIGKILL)

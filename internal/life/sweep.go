@@ -12,111 +12,111 @@ import (
 // A stage is a state of the sweep.
 //
 //	stage      event    where it leads
-//	lingering  elapsed  asking, or what takes its place: clearing or counting
-//	           looked   counting, if none was asked with the command, and counting could have begun at once
-//	           stop     the same, unless it is the end of stdin: asking, clearing or counting
-//	           signal   the same, if it ends that (see asks): asking, clearing or counting
+//	lingering  elapsed  asking, clearing or counting, see below
+//	           looked   counting, if that could have been the first stage and no leftover was asked with the command
+//	           stop     asking, clearing or counting, unless it is the end of stdin
+//	           signal   asking, clearing or counting, if the signal ends --linger: see asks
 //	waiting    stop     asking
-//	           signal   asking, if it ends that
-//	clearing   looked   asking or counting, if none of the group is left, or a bound has passed
-//	asking     elapsed  killing, after --orphans-grace, or the --grace of those that were asked with the command
+//	           signal   asking, if the signal ends --orphans=wait
+//	clearing   looked   asking or counting, if no process of the group is left, or after a time limit
+//	asking     elapsed  killing, after --orphans-grace, or after --grace for those that were asked with the command
 //	           signal   killing, at a second SIGINT
-//	           stop     asking, once more, if it overrules --orphans=pipes
-//	killing    stop     asking, the same
+//	           stop     asking again, if the reason overrules --orphans=pipes
+//	killing    stop     asking again, if the reason overrules --orphans=pipes
 //	           swept    over, if nothing more can be done
-//	counting   stop     asking, if it overrules --orphans=leave
+//	counting   stop     asking, if the reason overrules --orphans=leave
 //	any stage  reaped   over, if no child is left
-//	           looked   over, if nobody is left whom fini stops, or only such that refused SIGKILL in clearing, if fini only
-//	                    counts, or if the look has failed
+//	           looked   over, if there is nobody left to stop, or only processes that refused SIGKILL in clearing, if fini
+//	                    only counts, or if the look has failed
 //
-// If the command had to be killed, clearing comes before asking, under every policy, because its group was asked a
-// whole --grace or --kill-after before that, and has had --linger to clean up. Only --allow-orphan spares a process of
-// the group.
+// If the command had to be killed, clearing precedes asking. By then, the rest of the command's group has had --grace
+// or --kill-after to react to the stop signal, and --linger to clean up. Whatever the policy, only --allow-orphan
+// spares a process of the group.
 //
-// Under --orphans=leave, counting takes the place of asking, after --linger, a reason or a signal. Without
-// --orphans-exit the count decides nothing, so counting begins at once. Only what was asked to exit with the command has
-// --linger for that, so that fini does not name what is about to end.
+// With --orphans=leave, counting takes the place of asking. It begins after --linger, or earlier for a reason or a
+// signal. Without --orphans-exit it begins immediately, unless a leftover was asked to exit with the command. fini then
+// waits for --linger, so that it doesn't name a leftover that is about to exit.
 //
-// A leftover that had SIGINT with the command gets SIGTERM only after half of --grace: many servers take a SIGTERM after
-// that for "at once". If SIGTERM comes late, its half of --grace is whole. If --stop-within has cut a wait, SIGTERM comes
-// at the next look.
+// A leftover that received SIGINT with the command is sent SIGTERM after half of --grace, because many servers take a
+// SIGTERM after SIGINT to mean "immediately". It then has at least half of --grace to react. If --stop-within has
+// shortened a wait, SIGTERM is sent at the next look.
 //
-// A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers that hold
-// neither stream have not been asked yet. If fini can't tell which processes hold a stream, pipes acts as stop.
+// A reason that overrules --orphans=pipes starts asking again, because leftovers that hold neither stream have not been
+// asked yet. If fini can't tell which processes hold a stream, --orphans=pipes has the same effect as stop.
 //
-// The deadline of asking doesn't move with each leftover that is asked, because a process may start another one whenever
-// it is asked.
+// The deadline of asking does not change when another leftover is found, because a process may start a new one each
+// time.
 //
-// In each stage the sweep is over when no child is left, except the children that --allow-orphan leaves alone. Under
-// --orphans=pipes the sweep is also over when two looks in a row don't find a leftover that holds standard output or
-// standard error. The second look must be still: see orphans.View. While lingering, the end of stdin is no reason to
-// stop: it may be why the command has exited.
+// The sweep ends when there are no children other than those that --allow-orphan spares. With --orphans=pipes it also
+// ends when two looks in a row find no leftover that holds standard output or standard error. The second of these must
+// be still, as View in package orphans defines it. During lingering, the end of stdin is not a reason to stop anything,
+// because it may be why the command has exited.
 type stage int
 
 const (
-	lingering stage = iota // leftovers may finish by themselves, for --linger
-	waiting                // leftovers may take for ever
-	clearing               // the rest of the command's group, asked when the command was, has SIGKILL, again and again
-	asking                 // each leftover is sent SIGTERM once
-	killing                // SIGKILL, again and again
-	counting               // fini lists leftovers and leaves them, under --orphans=leave
+	lingering stage = iota // leftovers may finish on their own, within --linger
+	waiting                // leftovers may take forever
+	clearing               // fini sends SIGKILL to the rest of the command's group, repeatedly
+	asking                 // fini sends SIGTERM to each leftover once
+	killing                // fini sends SIGKILL to all leftovers, repeatedly
+	counting               // with --orphans=leave, fini names leftovers but does not stop them
 )
 
 const (
-	// The time between two looks at the tree. It starts short after each death, since a death may bring new leftovers
-	// to light, and doubles.
+	// The pause between two looks at the tree starts with shortPause after each death, because a death may reveal more
+	// leftovers. It doubles up to longPause.
 	shortPause = 5 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 
-	// A look at thousands of leftovers costs a long wait no more than a hundredth of a processor: from longPause on the
-	// pause doubles up to this many times what the last look took, and up to costlyPause on a machine that is busy.
+	// To limit the cost of a long wait to a hundredth of a processor, the pause then doubles further, up to timesLook
+	// times the duration of the last look. It never exceeds costlyPause.
 	timesLook   = 128
 	costlyPause = 10 * time.Second
 
-	// In the stage waiting the pause doubles up to this. From then on fini looks only when a child has exited.
+	// In the stage waiting, the pause doubles up to this. After that, fini looks only when a child has exited.
 	longestPause = time.Minute
 
-	// At first fini kills only children, without a walk of the tree: a process that forks and exits in a loop outruns any
-	// walk. This phase lasts at most this long, while each round hits new processes.
+	// At first fini kills only its children, without a walk of the tree, because no walk can catch a process that forks
+	// and exits in a loop. This lasts as long as each round hits new processes, but no longer than burstFor.
 	burstFor = 100 * time.Millisecond
 
-	// MaxNamed is how many leftovers fini names, each in a line. fini only counts the others.
+	// MaxNamed is the maximum number of leftovers that have a message of their own. Further ones are only counted.
 	MaxNamed = 20
 
-	// The unit of orphans.Process.Start, which is rounded down to it.
+	// tick is the unit of orphans.Process.Start, which is rounded down.
 	tick = 10 * time.Millisecond
 
-	// A process whose start is unknown is spared as clean-up for at most this long, or half of --grace.
+	// If the start of a process is unknown, it is spared as clean-up for this long at most, or for half of --grace.
 	startUnknown = 5 * time.Second
 )
 
-// notAsked is askedAt until fini asks the leftovers to exit.
+// notAsked is the value of askedAt before leftovers have been asked to exit.
 const notAsked time.Duration = -1
 
-// sweep stops a command's leftovers.
+// sweep is the machine that stops a command's leftovers.
 type sweep struct {
 	whom
 
 	result        Result // of the command
-	resultUnknown bool   // the main child is not reaped yet: a tracer holds it, or it has outlived SIGKILL
+	resultUnknown bool   // the main child has not been reaped, because of a tracer or because it survives SIGKILL
 
-	clears       bool // the command's group has to be killed: see clearing
+	clears       bool // the command's group must be killed: see clearing
 	stage        stage
-	answered     bool          // the first look of asking or of clearing was, and the deadline counts from that
-	deadline     time.Duration // when the stage ends, as uptime
+	answered     bool          // the first look of asking or clearing is done, and its deadline counts
+	deadline     time.Duration // uptime when the stage ends
 	pause        time.Duration // until the next look
-	askedAt      time.Duration // when fini first asked the leftovers to exit, as uptime; notAsked before
-	graceEnd     time.Duration // when --orphans-grace ends, as uptime
-	hasAsked     bool          // SIGTERM was sent in the stage asking, and --orphans-grace counts from the first one
-	sawInterrupt bool          // SIGINT has come since the sweep began
-	urgent       bool          // a signal that ends waiting has
-	owed         bool          // at the last look a leftover that had SIGINT with the command was still to get SIGTERM
+	askedAt      time.Duration // uptime when leftovers were first asked to exit, or notAsked
+	graceEnd     time.Duration // uptime when --orphans-grace ends
+	hasAsked     bool          // SIGTERM was sent in the stage asking, so --orphans-grace counts from then
+	sawInterrupt bool          // SIGINT has arrived during the sweep
+	urgent       bool          // a signal that ends waiting has arrived
+	owed         bool          // the last look has found a leftover that must still be sent SIGTERM, after SIGINT
 
-	burstEnd  time.Duration // until then fini kills only children
-	quietLook bool          // the last look found only processes that the policy or --allow-orphan spares
-	lookedAt  time.Duration // the uptime of the last look
-	lookTook  time.Duration // how long it took
-	staying   []action      // a tell for each process that the last look found and that fini leaves alone
+	burstEnd  time.Duration // uptime until which fini only kills children
+	quietLook bool          // the last look has found only spared processes
+	lookedAt  time.Duration // uptime of the last look
+	lookTook  time.Duration // duration of the last look
+	staying   []action      // messages about the spared processes that the last look has found
 }
 
 func newSweep(r Rules, known *records) *sweep {
@@ -146,7 +146,7 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 
 func (s *sweep) stops() bool { return s.stage != waiting }
 
-// bounded leaves killing as it is: what does not exit by then is in uninterruptible sleep, or not to be signalled.
+// bounded sets no limit for killing. What has not exited by then is in uninterruptible sleep or can't be signalled.
 func (s *sweep) bounded() (end *time.Duration, keeps, waits time.Duration) {
 	switch s.stage {
 	case lingering:
@@ -159,7 +159,7 @@ func (s *sweep) bounded() (end *time.Duration, keeps, waits time.Duration) {
 	return nil, 0, 0
 }
 
-// begin begins to deal with leftovers. Under --orphans=wait fini waits for them unless it has a reason to stop them.
+// begin starts the sweep. With --orphans=wait, mayWait says whether fini may wait for leftovers rather than stop them.
 func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, Machine) {
 	switch {
 	case s.Orphans == WaitAll && mayWait:
@@ -171,9 +171,9 @@ func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, 
 	return s.enter(lingering, now+s.Linger, do...)
 }
 
-// ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
-// comes. Under --orphans=leave fini doesn't ask any process. A method that takes actions as its parameter returns them
-// before its own.
+// ask starts to stop leftovers, with a look at the tree. Their grace begins when the look is done, so that no process
+// is killed without being asked first. With --orphans=leave, ask only counts leftovers. Like other methods with a
+// parameter do, it returns those actions before its own.
 func (s *sweep) ask(do ...action) ([]action, Machine) {
 	switch {
 	case s.clears:
@@ -184,7 +184,7 @@ func (s *sweep) ask(do ...action) ([]action, Machine) {
 	return s.enter(asking, 0, do...)
 }
 
-// enter begins a stage, with a look that also records which process started which.
+// enter starts a stage, with a look that also records which process has started which.
 func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]action, Machine) {
 	s.stage, s.answered, s.hasAsked, s.deadline, s.pause = stage, false, false, deadline, shortPause
 	return append(do, look{}), s
@@ -195,7 +195,7 @@ func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
 	switch asks := s.asks(got); {
 	case asks == ignoredFromInside:
 		return s.ignore(got), s
-	case asks&endsWaiting == 0, s.stage == lingering && s.Job != 0 && got.byKey(): // the rest of the job has had the key too
+	case asks&endsWaiting == 0, s.stage == lingering && s.Job != 0 && got.byKey(): // everybody else in the job has received the signal as well
 		return nil, s
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt
@@ -212,7 +212,7 @@ func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
 }
 
 func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
-	spared := false // the policy has spared some leftovers
+	spared := false // the policy has spared leftovers so far
 	if why.overrules() {
 		spared, s.Orphans = s.Orphans == StopPipes || s.Orphans == LeaveAll, StopAll
 	}
@@ -234,24 +234,24 @@ func (s *sweep) reaped(now time.Duration, e reaped) ([]action, Machine) {
 		s.staying = nil
 		return s.finish()
 	case s.stage == waiting && s.looks():
-		// Leftovers may exit in quick succession, and nothing is urgent: one look in longPause is enough.
+		// Nothing is urgent here, and leftovers tend to exit in quick succession, so look at most once per longPause.
 		return []action{hurry{max(shortPause, s.lookedAt+longPause-now)}}, s
 	case s.looks():
-		// A tree that never stops dying must not put the next look off for ever.
+		// A tree in which processes keep exiting must not delay the next look forever.
 		s.pause = shortPause
 		return []action{hurry{shortPause}}, s
 	}
 	return nil, s
 }
 
-// looks reports whether fini looks at the tree in this stage, mostly again and again. In the stage waiting fini looks
-// only with --allow-orphan, for a while and ever more rarely, because a process may take an allowed name late.
+// looks reports whether fini looks at the tree repeatedly in this stage. While waiting, it does so only for
+// --allow-orphan, and less and less often, because a process may take on an allowed name later.
 func (s *sweep) looks() bool {
 	return s.stage == clearing || s.stage == asking || s.stage == killing || s.stage == counting ||
 		s.stage == lingering && (s.Orphans == StopPipes || s.onlyNames()) || s.Allow
 }
 
-// onlyNames reports whether fini only names leftovers for lines and the report, which say what is alive now.
+// onlyNames reports whether fini does nothing but name the leftovers that are alive now.
 func (s *sweep) onlyNames() bool { return s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.clears }
 
 func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
@@ -259,7 +259,7 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 	case s.stage == lingering && now >= s.deadline:
 		return s.ask()
 	case s.stage == asking && s.answered && now >= s.deadline && !s.owed:
-		return s.enter(killing, now+killedBound) // the look names the processes that did not exit
+		return s.enter(killing, now+killedBound) // the look is for messages about processes that did not exit
 	case s.stage == killing && s.Orphans == StopAll:
 		return s.kill(now)
 	case s.looks():
@@ -274,11 +274,12 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	}
 	s.lookedAt, s.lookTook = now, e.took
 	if s.Orphans == StopPipes && !e.Still {
-		s.lookTook = 0 // a holder that the look has missed keeps a reader waiting
+		s.lookTook = 0 // look again soon, because a missed holder keeps a reader waiting
 	}
 	var do []action
 	if e.Nameless && s.Orphans == StopPipes {
-		// No look can show that no process holds a stream any more, but wait4(2) shows when no process is left.
+		// Looks can't show any more whether a process holds a stream, but wait4(2) shows when there are no processes
+		// left.
 		s.Orphans = StopAll
 		if len(e.Found) > 0 {
 			do = append(do, say{level: Normal, text: "stopping every leftover: without /proc fini can't tell which processes hold the output"})
@@ -300,7 +301,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	mayEnd := len(found) == 0 && (len(s.staying) > 0 || s.Orphans == StopPipes)
 	switch {
 	case mayEnd && !s.quietLook:
-		// A process that has forked during the look may have slipped through it.
+		// A look may miss a process that was forked while it walked the tree, so look again.
 		s.quietLook = true
 		return append(do, look{}), s
 	case mayEnd && e.Still:
@@ -344,13 +345,13 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	return nil, s
 }
 
-// inGroup reports whether a leftover is in the command's process group. The main child is no leftover.
+// inGroup reports whether a leftover is in the command's process group. It returns false for the main child.
 func (s *sweep) inGroup(p orphans.Process) bool {
 	return p.Group == s.commandGroup(s.main.Pid) && p.Pid != s.main.Pid
 }
 
-// clear sends SIGKILL to the rest of the command's group, after each look, until two looks in a row show none: a process
-// that has forked during a look may have slipped through it.
+// clear sends SIGKILL to the rest of the command's group after each look, until two looks in a row find none. One look
+// is not enough, because it may miss a process that was forked while it walked the tree.
 func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machine) {
 	if !s.answered {
 		s.answered, s.deadline = true, now+killedBound
@@ -381,7 +382,7 @@ func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machi
 	return append(do, s.again(now)), s
 }
 
-// spares is whom's, but clearing spares only what --allow-orphan names.
+// spares is like whom.spares, but while clearing, only --allow-orphan counts.
 func (s *sweep) spares(p orphans.Process) string {
 	if s.clears && s.inGroup(p) && !p.Allowed {
 		return ""
@@ -389,8 +390,8 @@ func (s *sweep) spares(p orphans.Process) string {
 	return s.whom.spares(p)
 }
 
-// stay gives the reason for each process that fini leaves alone. A process that has closed the streams because fini asked
-// it to exit was not left alone.
+// stay returns a message for each process that fini spares. It leaves out processes that were asked to exit and have
+// closed the streams since.
 func (s *sweep) stay(found []orphans.Process) (do []action) {
 	told := map[string]int{}
 	for _, p := range found {
@@ -407,7 +408,7 @@ func (s *sweep) stay(found []orphans.Process) (do []action) {
 	return do
 }
 
-// setDeadline sets when the leftovers have had their time. Whatever was asked with the command keeps --grace from then.
+// setDeadline computes when the leftovers have had their time. A leftover that was asked with the command has --grace.
 func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
 	s.deadline = s.graceEnd
 	for _, p := range found {
@@ -417,8 +418,8 @@ func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
 	}
 }
 
-// askEach asks each process that is not spared, and has not been asked: first the processes outside of the main child's
-// group that keep a reader waiting.
+// askEach asks each leftover to exit that is not spared and has not been asked yet. It starts with processes outside of
+// the main child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	asks := false
 	s.owed = false
@@ -447,8 +448,8 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 	return do
 }
 
-// killEach names the leftovers that are about to be killed. Under --orphans=pipes it kills only these, after each look;
-// otherwise it calls kill for the whole tree.
+// killEach writes messages about the leftovers to be killed. With --orphans=pipes it kills only these, after each look,
+// and otherwise it kills the whole tree.
 func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action) ([]action, Machine) {
 	if len(found) == 0 && s.Allow { // the last leftovers are exiting, unless a tracer keeps one
 		if now >= s.deadline {
@@ -474,8 +475,8 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 	return s.kill(now, do...)
 }
 
-// kill begins rounds of SIGKILL to the tree, at first only to the children of this process: see burstFor. If
-// --allow-orphan may spare a child, each round needs a look.
+// kill starts to send SIGKILL to the tree in rounds, at first only to children. See burstFor. With --allow-orphan,
+// which may spare children, each round needs a look.
 func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 	if s.Allow {
 		return append(do, kill{}), s
@@ -493,14 +494,14 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 	}
 	switch {
 	case s.Allow && len(e.hit)+len(e.refused) == 0:
-		return append(do, look{}), s // does --allow-orphan spare every process that is left?
+		return append(do, look{}), s // to find out whether --allow-orphan spares everything that is left
 	case s.burstEnd != 0 && e.fresh && now < s.burstEnd:
 		return append(do, kill{childrenOnly: true}), s
 	case s.burstEnd != 0:
 		s.burstEnd = 0
 		return append(do, kill{}), s
 	case e.fresh:
-		// A process may have forked before SIGKILL hit it: sweep again at once.
+		// A process may have forked before it was killed, so start another round immediately.
 		return append(do, wake{0}), s
 	}
 	bound := s.deadline
@@ -521,14 +522,14 @@ func (s *sweep) gaveUp(now time.Duration, pids []int) action {
 	return say{level: Always, text: text}
 }
 
-// again asks for the next look, later each time, but not after the stage's end.
+// again schedules the next look. The pause gets longer each time, but ends with the stage.
 func (s *sweep) again(now time.Duration) action {
 	after := min(s.pause, max(s.deadline-now, 0))
 	s.pause = min(2*s.pause, max(longPause, min(timesLook*s.lookTook, costlyPause)))
 	return wake{after}
 }
 
-// finish ends the life with the status that the rules make of the command's status.
+// finish ends the life with the status that follows from the command's status and the flags.
 func (s *sweep) finish(do ...action) ([]action, Machine) {
 	end := End{Result: s.result, Leaks: Leaks{Count: s.count - s.unsure, Left: s.stage == counting}}
 	do = append(do, s.staying...)
@@ -555,7 +556,7 @@ func (s *sweep) finish(do ...action) ([]action, Machine) {
 	return append(do, exit{end}), nil
 }
 
-// cannotFind warns that fini can't find the leftovers, and why.
+// cannotFind returns a message about a failure to find leftovers.
 func cannotFind(err error) action {
 	return say{level: Always, text: fmt.Sprintf("cannot find leftovers: %v", err)}
 }

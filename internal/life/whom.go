@@ -9,28 +9,28 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
-// whom is the policy about processes that the command has left running: whom fini stops, and by which signal. The sweep
-// asks it about leftovers after the command's exit, and --orphan-timeout about orphans before that. Only their clocks
-// differ: see stage and orphan.
+// whom decides which of the processes that the command has left running are stopped, and with which signal. The sweep
+// uses it for leftovers after the command's exit, and --orphan-timeout uses it for orphans before that. They differ
+// only in their times. See stage and orphan.
 type whom struct {
 	Rules
 	*records
 }
 
-// spares is why the policy or --allow-orphan spares a leftover, "" if neither does.
+// spares returns the reason for sparing a leftover, or "" if fini must stop it.
 func (w whom) spares(p orphans.Process) string {
 	switch {
 	case p.Allowed:
 		return ByName
 	case w.Orphans == StopPipes && p.Holds.May() == 0:
-		// A process whose descriptors fini may not see may be a holder: the policy promises the reader its EOF.
+		// Stop a process whose descriptors fini may not read, because the reader of the pipe must not wait for it.
 		return StopPipes
 	}
 	return ""
 }
 
-// refusing returns the pids of those that fini may not send SIGKILL, and of their descendants. Parents come before their
-// children in found.
+// refusing returns the pids of processes that fini may not send SIGKILL to, and of their descendants. In found, parents
+// must come before their children.
 func (w whom) refusing(found []orphans.Process) (pids []int) {
 	for _, p := range found {
 		of := w.of(p)
@@ -41,12 +41,12 @@ func (w whom) refusing(found []orphans.Process) (pids []int) {
 	return pids
 }
 
-// cleanUp returns the signal by which each leftover was asked to exit, by fini or with its group. It spares the processes
-// that a living leftover has started since then, and returns its signal for them too. The leftover has to finish them
-// itself: its clean-up may need a sleep or an rm. A process that started within the tick of the request counts too. So
-// does a process whose start is unknown, if trusts says so: see startUnknown. Parents come before their children in found.
-// A process that came in from outside finishes all that it has started: one that is a fini would pass on SIGTERM to
-// processes that have had it.
+// cleanUp returns since, the signal that asked each leftover to exit, and spared, the processes that a living leftover
+// has started after that signal. Such a process inherits the leftover's signal. It is spared because it may be a
+// command that the leftover runs to clean up, such as rm, and the leftover must wait for it. A process that started in
+// the same tick is spared too, and so is one whose start is unknown, if trusts is true. See startUnknown. Whatever a
+// process from outside has started is left to that process. If it is a fini, it would relay SIGTERM to processes that
+// have had it already. In found, parents must come before their children.
 func (w whom) cleanUp(found []orphans.Process, trusts bool) (since map[int]Sent, spared map[int]bool) {
 	since, spared = map[int]Sent{}, map[int]bool{}
 	for _, p := range found {
@@ -64,7 +64,7 @@ func (w whom) cleanUp(found []orphans.Process, trusts bool) (since map[int]Sent,
 	return since, spared
 }
 
-// holdersFirst sorts the processes outside of the main child's group that keep a reader waiting before all others.
+// holdersFirst moves processes to the front that keep a reader waiting and are outside of the main child's group.
 func (w whom) holdersFirst(found []orphans.Process) []orphans.Process {
 	var holders, others []orphans.Process
 	for _, p := range found {
@@ -77,18 +77,18 @@ func (w whom) holdersFirst(found []orphans.Process) []orphans.Process {
 	return append(holders, others...)
 }
 
-// An asked is how fini has asked a process to exit.
+// asked says how fini has asked a process to exit.
 type asked int
 
 const (
-	askedBefore asked = iota // it was, by itself or with the command's group
+	askedBefore asked = iota // asked earlier, whether alone or with the command's group
 	askedNow
-	askedAgain // it had SIGINT with the command's group, and has SIGTERM now
-	askedLater // it had SIGINT with the command's group, and half of --grace to act on that
+	askedAgain // sent SIGTERM now, after it received SIGINT with the command's group
+	askedLater // has half of --grace to react to the SIGINT that it received with the command's group
 )
 
-// question names a process, and sends it SIGTERM if it has not had it. top is the orphan from which it descends, 0 after
-// the command's exit: see tell.
+// question asks a process to exit, unless it was asked before, and returns a message and SIGTERM for it. top is the
+// orphan that the process descends from, or 0 after the command's exit. See tell.
 func (w whom) question(now time.Duration, p orphans.Process, urgent bool, top int) (do []action, how asked) {
 	of := w.of(p)
 	if _, had := of.had(syscall.SIGTERM); had {
@@ -117,12 +117,12 @@ func (w whom) question(now time.Duration, p orphans.Process, urgent bool, top in
 		}
 	}
 	if p.State == 'T' {
-		do = append(do, send{process: p, sig: syscall.SIGCONT}) // a suspended process can't act on SIGTERM
+		do = append(do, send{process: p, sig: syscall.SIGCONT}) // a suspended process can't react to SIGTERM
 	}
 	return do, how
 }
 
-// strike sends SIGKILL to a process, and names it the first time. top is as in question.
+// strike returns SIGKILL for a process, and a message the first time. For top, see question.
 func (w whom) strike(p orphans.Process, top int) (do []action) {
 	if _, killed := w.of(p).had(syscall.SIGKILL); !killed {
 		do = append(do, tell{process: p, what: "killing", quietly: w.count > MaxNamed, top: top})
@@ -130,10 +130,10 @@ func (w whom) strike(p orphans.Process, top int) (do []action) {
 	return append(do, send{process: p, sig: syscall.SIGKILL})
 }
 
-// keeps is until when a leftover has time that was asked with the command's group.
+// keeps returns until when a leftover that was asked with the command's group may take to exit.
 func (w whom) keeps(first Sent) time.Duration { return first.At + w.Grace + w.givenBack }
 
-// unread says, once, that fini can't tell whether --allow-orphan means one of these processes.
+// unread returns a message, but only once, that fini can't tell whether --allow-orphan matches one of these processes.
 func (w whom) unread(found []orphans.Process) []action {
 	i := slices.IndexFunc(found, func(p orphans.Process) bool { return p.Unread })
 	if i < 0 || w.saidUnread {
