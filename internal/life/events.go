@@ -22,7 +22,7 @@ type Machine interface {
 	bounded() (end *time.Duration, keeps time.Duration, waits time.Duration)
 }
 
-// An event is something that the loop has learned: a Signal, measured in idle.go, listed in orphan.go, or one of the types below.
+// An event is something that the loop has learned. It is a Signal, a measured, a listed, or one of the types below.
 type event any
 
 type (

@@ -45,7 +45,7 @@ func (p Policy) lookForOrphans() time.Duration { return p.OrphanTimeout / 2 }
 
 func (a list) do(l *Loop) { l.listAfter, l.listAt = a.after, l.Now()+a.after }
 
-// listed takes in a list of fini's children.
+// listed handles a list of fini's children. It asks for a look if an orphan is due.
 func (w whom) listed(now time.Duration, e listed) (do []action) {
 	if e.err != nil {
 		if !w.saidBlind {
@@ -86,16 +86,16 @@ func (w whom) listed(now time.Duration, e listed) (do []action) {
 	return append(do, list{after})
 }
 
-// partOfGrace is the longest time to the next list while an orphan has --orphans-grace.
+// partOfGrace returns the time between two lists while an orphan has --orphans-grace.
 func (p Policy) partOfGrace() time.Duration { return max(p.OrphansGrace/partsOfGrace, tick) }
 
-// inHand reports whether fini has begun to stop a process, and not sent it SIGKILL.
+// inHand reports whether fini has begun to stop a process but has not sent it SIGKILL yet.
 func (r *Record) inHand() bool {
 	_, killed := r.had(syscall.SIGKILL)
 	return r != nil && !killed
 }
 
-// timeLeft is what is left of the time that an orphan has to exit, if it was asked to.
+// timeLeft returns how long an orphan may still take to exit, if it was asked to.
 func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked bool) {
 	term, asked := of.had(syscall.SIGTERM)
 	end := term.At + w.OrphansGrace
@@ -105,7 +105,7 @@ func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked
 	return max(end-now, w.OrphansGrace-of.waited), asked
 }
 
-// foundOrphans takes in a look at the tree while the command runs.
+// foundOrphans handles a look at the tree while the command runs. It returns what stops the orphans that are due.
 func (w whom) foundOrphans(now time.Duration, e looked) (do []action) {
 	if w.OrphanTimeout == 0 || e.err != nil || e.Nameless {
 		return nil
@@ -160,8 +160,8 @@ func (w whom) foundOrphans(now time.Duration, e looked) (do []action) {
 	return do
 }
 
-// forget deletes what fini knows of processes that two looks in a row have not found: a process below an orphan is reaped
-// by its own parent.
+// forget removes the Records of processes that two looks in a row have not found. fini is not told of their end,
+// because the parent of a process below an orphan reaps it.
 func (w whom) forget(found []orphans.Process) {
 	for pid, of := range w.leftovers {
 		if of.missed++; slices.ContainsFunc(found, func(p orphans.Process) bool { return p.Pid == pid }) {

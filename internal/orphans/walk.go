@@ -248,8 +248,8 @@ func (t *Tree) listedChildren() ([]int, error) {
 	return f.ReadPids(childrenFile(t.self, t.self))
 }
 
-// LaterChildren lists the children of this process without those of EarlierAre, zombies included. Where the kernel lists the
-// children of a thread, it reads only that file. It returns an error if /proc can't be used.
+// LaterChildren returns the children of this process, including zombies, but without those of EarlierAre. It reads a
+// single file if the kernel has children files, and fails if /proc can't be used.
 func (t *Tree) LaterChildren() ([]int, error) {
 	pids, err := t.Children()
 	if err == nil && t.childrenOnly {
