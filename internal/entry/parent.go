@@ -65,6 +65,14 @@ func (p *Parent) check() {
 	}
 }
 
+// MayTell reports whether a signal may be the one that TakeSlot asks for. fini can't look up a parent process outside of
+// the PID namespace, but the pid of such a sender is 0 here.
+//
+//go:nosplit
+func (p *Parent) MayTell(sig uint32, sender int) bool {
+	return sig == ParentSignal && p.FD < 0 && (p.Pid != 0 || sender == 0)
+}
+
 // Died reports whether the parent process has exited, and not just one of its threads. If the parent is outside of the
 // PID namespace, Died can't tell and returns true.
 //

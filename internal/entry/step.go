@@ -193,7 +193,7 @@ func (s *Sleeper) signalled(parentDied bool) Act {
 	if s.Early && sender == Kernel {
 		s.Signal.Sender = 0
 	}
-	aboutParent := sig == ParentSignal && s.Parent.FD < 0 && (s.Parent.Pid != 0 || sender == 0)
+	aboutParent := s.Parent.MayTell(sig, sender)
 	asks := terminating&^s.Ignored>>(sig-1)&1 != 0
 	s.Ending = s.Ending || asks || aboutParent && parentDied
 	switch {

@@ -25,9 +25,6 @@ type bond struct {
 	why    life.Reason
 }
 
-// parentSignal says that the parent process may have died, if there is no pidfd for it.
-const parentSignal = syscall.Signal(entry.ParentSignal)
-
 // bind makes fini stop the command when the outer fini, a --bind process or the parent process exits. It doesn't watch
 // the parent process with -p none. Without -p, it doesn't if fini is PID 1, if nohup(1) started fini, or if the parent
 // process is outside of the PID namespace.
@@ -64,7 +61,7 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 		if launcher.TakeSlot(entry.ParentSignal); launcher.Gone {
 			return fmt.Errorf("the parent process: %w", pdeath.ErrGone)
 		}
-		k.kept.Signal = syscall.Signal(launcher.Kept)
+		k.self.Parent.Kept = launcher.Kept
 	}
 	if launcher.Err != 0 {
 		k.Sayf(life.Always, "cannot set a parent death signal: %v: the command will keep running if fini's parent dies", launcher.Err)

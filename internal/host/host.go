@@ -83,15 +83,14 @@ type kernel struct {
 	owners   *report.Owners // records which process started each leftover
 	terminal int            // the terminal where the command was put in the foreground, or -1
 
-	bySignal     bool             // parentSignal is used to report the death of the parent process
-	kept         signals.Received // the parent death signal that parentSignal replaces: see TakeSlot in package pdeath
-	begun, ended time.Duration    // uptimes of the command's start and end, or 0
-	saidRefused  bool             // a message about a leftover that fini may not signal has been written
-	rest         time.Duration    // how long Wait rests: see Rest in package signals
-	lastExit     time.Duration    // uptime of the last exit of a child
-	isStopped    bool             // fini has stopped the command
-	outOfTime    life.Reason      // the reason, if the command has exceeded a limit of time
-	toldOfMemory int              // number of messages about processes killed for lack of memory
+	bySignal     bool          // entry.ParentSignal reports the death of the parent process
+	begun, ended time.Duration // uptimes of the command's start and end, or 0
+	saidRefused  bool          // a message about a leftover that fini may not signal has been written
+	rest         time.Duration // how long Wait rests: see Rest in package signals
+	lastExit     time.Duration // uptime of the last exit of a child
+	isStopped    bool          // fini has stopped the command
+	outOfTime    life.Reason   // the reason, if the command has exceeded a limit of time
+	toldOfMemory int           // number of messages about processes killed for lack of memory
 }
 
 func newKernel(options *cli.Options, self entry.Facts) *kernel {

@@ -55,13 +55,12 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	for i, got := range append(early, k.caught.Take()...) {
 		switch {
 		case got.Signal == syscall.SIGCHLD: // the loop reaps after every Wait anyway
-		case got.Signal != parentSignal || !k.bySignal || k.line.FD >= 0:
+		case !k.bySignal || k.line.FD >= 0 || !k.self.Parent.MayTell(uint32(got.Signal), got.Sender):
 			woken.Signals = append(woken.Signals, k.signal(got, i < len(early), false))
-		case k.self.Parent.Died() && (k.self.Parent.Pid != 0 || got.Sender == 0):
-			// A parent process outside of the PID namespace can't be looked up, but its pid is 0 here.
+		case k.self.Parent.Died():
 			woken.Stop = append(woken.Stop, life.ParentDied)
-			if signals.Catchable(k.kept.Signal) {
-				woken.Signals = append(woken.Signals, life.Signal{Received: k.kept})
+			if kept := syscall.Signal(k.self.Parent.Kept); signals.Catchable(kept) {
+				woken.Signals = append(woken.Signals, life.Signal{Received: signals.Received{Signal: kept}})
 			}
 		default:
 			// Only a thread of the parent process has exited. The sender does not show that, because in gVisor it is

@@ -17,6 +17,8 @@ package life
 import (
 	"syscall"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/reaper"
 )
 
 // Level says when a message is written.
@@ -56,7 +58,7 @@ func (r Result) WaitStatus() syscall.WaitStatus { return syscall.WaitStatus(int(
 // These exit statuses are from fini itself, not from the command.
 const (
 	exitTimedOut = 124
-	ExitFailed   = 125 // fini can't do what it was asked to, and the command has not run or was stopped
+	ExitFailed   = reaper.NoProcess // fini can't do what it was asked to, and the command has not run or was stopped
 )
 
 // A Reason says why fini itself stops a command.

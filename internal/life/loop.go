@@ -74,7 +74,7 @@ type Loop struct {
 	result  Result
 
 	*records
-	byPidfd    bool          // Wait must still watch the main child's pidfd
+	watched    bool          // Wait watches the main child's pidfd until it has ended
 	mainGone   bool          // the last Wait has seen the main child's exit
 	hasDropped bool          // Dropped has been called: see Take
 	mustReap   bool          // there may be children to reap
@@ -102,7 +102,7 @@ const (
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	l := newLoop(k, rules, main)
 	// Reap before the first Wait, because a child may have exited before fini caught SIGCHLD.
-	l.byPidfd, l.mustReap = watched, true
+	l.watched, l.mustReap = watched, true
 	if l.machine = newLadder(rules, l.records); main == 0 {
 		l.machine = paused{rules, l.records}
 	}
@@ -183,7 +183,7 @@ func (l *Loop) turn() {
 
 // wait blocks until something happens. fini spends nearly all of its life here.
 func (l *Loop) wait() {
-	woken := l.Wait(l.next(), l.byPidfd)
+	woken := l.Wait(l.next(), l.watched && !l.main.Ended)
 	now := l.tick()
 	for _, got := range woken.Signals {
 		l.Take(got)
@@ -192,7 +192,7 @@ func (l *Loop) wait() {
 		l.Stop(why)
 	}
 	if woken.Main {
-		l.byPidfd, l.mainGone = false, true
+		l.mainGone = true
 	}
 	if due(&l.timeout, now) {
 		l.Stop(TimedOut)
@@ -335,7 +335,7 @@ func (l *Loop) exited(e reaped) {
 
 func (l *Loop) mainEnded() {
 	if !l.main.Ended {
-		l.byPidfd, l.main.Ended = false, true
+		l.main.Ended = true
 		l.MainEnded()
 	}
 }

@@ -216,7 +216,7 @@ var settings = []part{
 	{name: "no /proc", more: noProc},
 	{name: "no pidfds", more: func(w *world) {
 		w.noPidfds, w.top().deathsig = true, parentSignal
-		w.worker().byPidfd = false
+		w.worker().watched = false
 		w.worker().unwatch(w.cast.shell)
 	}},
 }

@@ -558,7 +558,9 @@ func (w *world) ready(f *fini) bool {
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
-func (w *world) mainShows(f *fini) bool { return f.byPidfd && w.ended(w.cast.main) }
+func (w *world) mainShows(f *fini) bool {
+	return f.watched && !f.main.Ended && !f.mainGone && w.ended(w.cast.main)
+}
 
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
