@@ -7,18 +7,18 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
 	"golang.org/x/sys/unix"
 )
 
 // Standard input is watched if it has a far end. See socketpair(2), null(4).
 func TestStdin(t *testing.T) {
-	pipe, _ := rig.Pipe(t)
-	stream, _ := rig.Socketpair(t)
+	pipe, _ := check.Pipe(t)
+	stream, _ := check.Socketpair(t)
 	datagrams, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	for name, c := range map[string]struct {
 		file *os.File
 		says string
@@ -35,51 +35,51 @@ func TestStdin(t *testing.T) {
 		restore := self.PutAt(t, 0, c.file)
 		got, err := Stdin()
 		restore()
-		rig.Equal(t, name, got.FD == 0, err == nil)
-		rig.Equal(t, name, fmt.Sprint(err), c.says)
+		check.Equal(t, name, got.FD == 0, err == nil)
+		check.Equal(t, name, fmt.Sprint(err), c.says)
 	}
 }
 
 // A process that has ended can't be watched any more, whether it was reaped or not.
 func TestProcess(t *testing.T) {
-	cmd := rig.Bystander(t, "sleep", "1000")
+	cmd := check.Bystander(t, "sleep", "1000")
 	lives, err := Process(cmd.Process.Pid)
 	need.That(t, err == nil || err == ErrGone, "pidfd_open(2) (kernel)")
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	ended := make(chan error)
 	go func() { ended <- lives.Wait() }()
-	rig.NoError(t, cmd.Process.Kill())
-	rig.NoError(t, <-ended)
+	check.NoError(t, cmd.Process.Kill())
+	check.NoError(t, <-ended)
 	lives.Close()
 	_, err = Process(cmd.Process.Pid)
-	rig.Equal(t, "of a zombie", err, ErrGone)
+	check.Equal(t, "of a zombie", err, ErrGone)
 	_ = cmd.Wait()
 	_, err = Process(cmd.Process.Pid)
-	rig.Equal(t, "of nobody", err, ErrGone)
+	check.Equal(t, "of nobody", err, ErrGone)
 }
 
 // A Watch of standard input reads nothing, and ends with the last writer.
 func TestWaitForStdin(t *testing.T) {
-	read, write := rig.Pipe(t)
+	read, write := check.Pipe(t)
 	_, err := write.WriteString("to be read")
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	restore := self.PutAt(t, 0, read)
 	defer restore()
 	stdin, err := Stdin()
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	ended := make(chan error)
 	go func() { ended <- stdin.Wait() }()
-	rig.NoError(t, write.Close())
-	rig.NoError(t, <-ended)
+	check.NoError(t, write.Close())
+	check.NoError(t, <-ended)
 	text := make([]byte, 20)
 	n, err := read.Read(text)
-	rig.NoError(t, err)
-	rig.Equal(t, "what is left to read", string(text[:n]), "to be read")
+	check.NoError(t, err)
+	check.Equal(t, "what is left to read", string(text[:n]), "to be read")
 }
 
 // A descriptor that is closed doesn't look like an end.
 func TestWaitForNothing(t *testing.T) {
-	rig.Equal(t, "the error", fmt.Sprint(Watch{1 << 20, unix.POLLIN}.Wait()), "cannot poll: bad file descriptor")
+	check.Equal(t, "the error", fmt.Sprint(Watch{1 << 20, unix.POLLIN}.Wait()), "cannot poll: bad file descriptor")
 }
 
 func TestMain(m *testing.M) {
@@ -94,19 +94,19 @@ func TestMain(m *testing.M) {
 
 func TestParent(t *testing.T) {
 	w, err := Parent()
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	w.Close()
 	cmd := exec.Command("/bin/sh", "-c", `"$0" @child & read line`, os.Args[0])
 	stdin, err := cmd.StdinPipe()
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	rig.NoError(t, err)
-	rig.NoError(t, cmd.Start())
+	check.NoError(t, err)
+	check.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	lines.Scan()
-	rig.Equal(t, "while the parent lives", lines.Text(), "true <nil>")
+	check.Equal(t, "while the parent lives", lines.Text(), "true <nil>")
 	_ = stdin.Close()
 	lines.Scan()
-	rig.Equal(t, "what Wait says when it has exited", lines.Text(), "<nil>")
+	check.Equal(t, "what Wait says when it has exited", lines.Text(), "<nil>")
 	_ = cmd.Wait()
 }

@@ -9,11 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
-	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
+	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func start(t *testing.T, args ...string) int {
 	t.Helper()
 	child, err := Spawn(Command{Args: args, Env: os.Environ(), Terminal: -1})
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if child.FD >= 0 {
 			_ = unix.PidfdSendSignal(child.FD, unix.SIGKILL, nil, 0)
@@ -42,9 +42,9 @@ func start(t *testing.T, args ...string) int {
 func mustReap(t *testing.T, name func(pid int) string, none bool, want ...Exit) {
 	t.Helper()
 	exits, isNone, err := Reap(name)
-	rig.NoError(t, err)
-	rig.Equal(t, "exits", exits, want)
-	rig.Equal(t, "no child is left", isNone, none)
+	check.NoError(t, err)
+	check.Equal(t, "exits", exits, want)
+	check.Equal(t, "no child is left", isNone, none)
 }
 
 // exited is what wait4(2) says of a process that exited with a status.
@@ -52,9 +52,9 @@ func exited(status int) syscall.WaitStatus { return syscall.WaitStatus(status <<
 
 func TestReapCommandAndOrphans(t *testing.T) {
 	const orphans = 50
-	rig.NoError(t, Subreaper())
+	check.NoError(t, Subreaper())
 	fifo := filepath.Join(t.TempDir(), "until")
-	rig.NoError(t, unix.Mkfifo(fifo, 0o600))
+	check.NoError(t, unix.Mkfifo(fifo, 0o600))
 	end := self.Open(t, fifo, os.O_RDWR)
 	const script = `exec 3<"$1"; for n in $(seq $2); do read line <&3 & done; exit 7`
 	child := start(t, "/bin/sh", "-c", script, "sh", fifo, strconv.Itoa(orphans))
@@ -62,14 +62,14 @@ func TestReapCommandAndOrphans(t *testing.T) {
 	var asked []int
 	ask := func(pid int) string {
 		asked = append(asked, pid)
-		rig.Equal(t, "the state of one whose name is asked for", procfs.StatOf(pid).State(), byte('Z'))
+		check.Equal(t, "the state of one whose name is asked for", procfs.StatOf(pid).State(), byte('Z'))
 		return strconv.Itoa(pid)
 	}
 
 	self.AwaitEnd(t, 0)
 	mustReap(t, nil, false, Exit{Pid: child, Status: exited(7)})
 	mustReap(t, ask, false) // nobody else has ended
-	rig.Equal(t, "whose names it was asked for", asked, []int(nil))
+	check.Equal(t, "whose names it was asked for", asked, []int(nil))
 
 	_ = end.Close()
 	var reaped []int
@@ -79,12 +79,12 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		exits, none, _ = Reap(ask)
 		for _, x := range exits {
 			reaped = append(reaped, x.Pid)
-			rig.Equal(t, "one at the end of its input", x, Exit{x.Pid, exited(1), strconv.Itoa(x.Pid)})
+			check.Equal(t, "one at the end of its input", x, Exit{x.Pid, exited(1), strconv.Itoa(x.Pid)})
 		}
 	}
-	rig.Equal(t, "whose names it was asked for", asked, reaped)
+	check.Equal(t, "whose names it was asked for", asked, reaped)
 	slices.Sort(reaped)
-	rig.Equal(t, "the orphans that were reaped", len(slices.Compact(reaped)), orphans)
+	check.Equal(t, "the orphans that were reaped", len(slices.Compact(reaped)), orphans)
 	mustReap(t, nil, true)
 }
 
@@ -99,8 +99,8 @@ func TestReapTellsOfAStop(t *testing.T) {
 				sig  syscall.Signal
 				want syscall.WaitStatus
 			}{{unix.SIGSTOP, stopped}, {unix.SIGCONT, continued}, {unix.SIGKILL, syscall.WaitStatus(unix.SIGKILL)}} {
-				rig.MustKill(t, child, c.sig)
-				rig.Until(t, "a change", func() bool {
+				check.MustKill(t, child, c.sig)
+				check.Until(t, "a change", func() bool {
 					pid, _ := proc.WaitID(unix.P_PID, child, changes|unix.WEXITED|unix.WNOWAIT)
 					return pid == child
 				})
@@ -117,12 +117,12 @@ func TestReapWhatIsGone(t *testing.T) {
 	start(t, "/bin/true")
 	takes := func(pid int) string {
 		_, err := unix.Wait4(pid, nil, 0, nil)
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		return ""
 	}
 	self.AwaitEnd(t, 0)
 	mustReap(t, takes, false)
-	rig.MustKill(t, stays, unix.SIGKILL)
+	check.MustKill(t, stays, unix.SIGKILL)
 	self.AwaitEnd(t, 0)
 	mustReap(t, nil, true, Exit{Pid: stays, Status: syscall.WaitStatus(unix.SIGKILL)})
 }

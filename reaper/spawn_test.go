@@ -11,10 +11,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +27,7 @@ func TestCandidates(t *testing.T) {
 		"no PATH":            {"x", "HOME=/", "/bin/x /usr/bin/x"},
 		"name with a colon":  {"x:y", "PATH=/a", "/a/x:y"},
 	} {
-		rig.Equal(t, what, candidates(c.file, strings.Fields(c.env)), strings.Fields(c.want))
+		check.Equal(t, what, candidates(c.file, strings.Fields(c.env)), strings.Fields(c.want))
 	}
 }
 
@@ -41,7 +41,7 @@ func wait4(t *testing.T, child Child) int {
 	t.Helper()
 	var status unix.WaitStatus
 	_, err := unix.Wait4(child.Pid, &status, 0, nil)
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	proc.Close(child.FD)
 	return status.ExitStatus()
 }
@@ -57,10 +57,10 @@ func statusOf(t *testing.T, c Command) (int, error) {
 		return wait4(t, child), nil
 	}
 	_, none := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-	rig.Equal(t, "wait4 without a child", none, unix.ECHILD)
-	rig.Equal(t, "the number of descriptors", procfs.CountFDs(t, os.Getpid()), before)
+	check.Equal(t, "wait4 without a child", none, unix.ECHILD)
+	check.Equal(t, "the number of descriptors", procfs.CountFDs(t, os.Getpid()), before)
 	failed := err.(*SpawnError)
-	rig.Equal(t, "what the error is about", failed.Name, c.Args[0])
+	check.Equal(t, "what the error is about", failed.Name, c.Args[0])
 	return failed.Status, err
 }
 
@@ -69,7 +69,7 @@ func envStatus(t *testing.T, c Command) (int, error) {
 	t.Helper()
 	cmd := exec.Command(need.Program(t, "env"), c.Args...)
 	cmd.Env = c.Env
-	rig.Complete(t, cmd)
+	check.Complete(t, cmd)
 	return cmd.ProcessState.ExitCode(), nil
 }
 
@@ -133,13 +133,13 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range c.files {
 				path := filepath.Join(dir, name)
-				rig.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				check.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				if target, isLink := strings.CutPrefix(text, "-> "); isLink {
-					rig.NoError(t, os.Symlink(target, path))
+					check.NoError(t, os.Symlink(target, path))
 				} else if text, isPlain := strings.CutPrefix(text, "0644 "); isPlain {
-					rig.Put(t, path, text, 0o644)
+					check.Put(t, path, text, 0o644)
 				} else {
-					rig.Put(t, path, text, 0o755)
+					check.Put(t, path, text, 0o755)
 				}
 			}
 			t.Chdir(dir)
@@ -152,7 +152,7 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 				return end{status, string(text)}, err
 			}
 			got, err := run(statusOf)
-			rig.Equal(t, "its end", got, c.want)
+			check.Equal(t, "its end", got, c.want)
 			if err != nil && !strings.Contains(err.Error(), quoted(args[0])) {
 				t.Errorf("the error does not name the command: %v", err)
 			}
@@ -163,49 +163,49 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 			if unlikeEnv[what] != "" {
 				like.status = got.status
 			}
-			rig.Equal(t, "its end under env(1)", like, got)
+			check.Equal(t, "its end under env(1)", like, got)
 		})
 	}
 }
 
 func TestSpawnErrorReads(t *testing.T) {
 	for name, want := range map[string]string{"/a/x-1.2_3": "/a/x-1.2_3", "": `""`, "a b": `"a b"`, `a"b`: `"a\"b"`} {
-		rig.Equal(t, "the error", (&SpawnError{name, NotFound, errors.New("why")}).Error(), "cannot run "+want+": why")
+		check.Equal(t, "the error", (&SpawnError{name, NotFound, errors.New("why")}).Error(), "cannot run "+want+": why")
 	}
 }
 
 // The command has its name as it was given, and leads a process group.
 func TestSpawnedCommand(t *testing.T) {
 	dir := t.TempDir()
-	rig.NoError(t, os.Symlink("/bin/sh", filepath.Join(dir, "tool")))
+	check.NoError(t, os.Symlink("/bin/sh", filepath.Join(dir, "tool")))
 	const script = `read -r pid _ _ _ group _ </proc/$$/stat; test "$0 $group" = "tool $$" && exit 42`
 	child, err := Spawn(Command{Args: []string{"tool", "-c", script}, Env: []string{"PATH=" + dir}, Terminal: -1})
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	if child.FD >= 0 {
-		rig.NoError(t, unix.PidfdSendSignal(child.FD, 0, nil, 0))
+		check.NoError(t, unix.PidfdSendSignal(child.FD, 0, nil, 0))
 		flags, err := unix.FcntlInt(uintptr(child.FD), unix.F_GETFD, 0)
-		rig.NoError(t, err)
-		rig.Equal(t, "the flags of the child's pidfd", flags, unix.FD_CLOEXEC)
+		check.NoError(t, err)
+		check.Equal(t, "the flags of the child's pidfd", flags, unix.FD_CLOEXEC)
 	}
-	rig.Equal(t, "the status", wait4(t, child), 42)
+	check.Equal(t, "the status", wait4(t, child), 42)
 }
 
 // Where the kernel has nothing to give, the command was neither missing nor unfit.
 func TestSpawnWithoutDescriptors(t *testing.T) {
 	var before unix.Rlimit
-	rig.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	rig.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
+	check.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	check.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
 	_, err := Spawn(Command{Args: []string{"/bin/sh", "-c", "exit 0"}, Terminal: -1})
-	rig.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
-	rig.Equal(t, "the error", err, &SpawnError{"/bin/sh", NoProcess, unix.EMFILE})
+	check.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
+	check.Equal(t, "the error", err, &SpawnError{"/bin/sh", NoProcess, unix.EMFILE})
 }
 
 // A group that has ended can't be joined. The child then stays in this process's group, and loses nothing else.
 func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
 	const none = 1<<22 - 1 // PID_MAX_LIMIT in proc_sys_kernel(5) is one more
 	child, err := Spawn(Command{Args: []string{"/bin/true"}, Group: none, Deathsig: unix.SIGTERM, Terminal: -1})
-	rig.NoError(t, err)
-	rig.Equal(t, "it has no parent death signal", child.Ungrouped, false)
+	check.NoError(t, err)
+	check.Equal(t, "it has no parent death signal", child.Ungrouped, false)
 	wait4(t, child)
 }
 
@@ -217,7 +217,7 @@ func TestSpawnKeepsBlockedSignals(t *testing.T) {
 	blocked := func(how int, set uint64) uint64 {
 		var sigs, before unix.Sigset_t
 		*(*uint64)(unsafe.Pointer(&sigs)) = set
-		rig.NoError(t, unix.PthreadSigmask(how, &sigs, &before))
+		check.NoError(t, unix.PthreadSigmask(how, &sigs, &before))
 		return *(*uint64)(unsafe.Pointer(&before))
 	}
 	const usr1, others = 1 << (unix.SIGUSR1 - 1), 1<<(unix.SIGTERM-1) | 1<<(40-1)
@@ -226,7 +226,7 @@ func TestSpawnKeepsBlockedSignals(t *testing.T) {
 	for want, given := range map[uint64]*uint64{usr1: nil, 0: new(uint64), others: new(uint64(others))} {
 		script := fmt.Sprintf(`while read -r key value; do test "$key $value" = "SigBlk: %016x" && exit 42; done </proc/$$/status`, want)
 		got, _ := statusOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Blocked: given})
-		rig.Equal(t, "the status of the child", got, 42)
-		rig.Equal(t, "what this thread blocks after the start", blocked(unix.SIG_BLOCK, 0), uint64(usr1))
+		check.Equal(t, "the status of the child", got, 42)
+		check.Equal(t, "what this thread blocks after the start", blocked(unix.SIG_BLOCK, 0), uint64(usr1))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // elf is the beginning of an ELF file; its numbers are little-endian.
@@ -57,8 +57,8 @@ func TestNotFoundNamesTheInterpreter(t *testing.T) {
 		{"#!", ""},
 		{"", ""},
 	} {
-		rig.Put(t, path, c.text, 0o755)
-		rig.Equal(t, fmt.Sprintf("%.20q", c.text), notFound(path).Error(), "its interpreter was not found"+c.want)
+		check.Put(t, path, c.text, 0o755)
+		check.Equal(t, fmt.Sprintf("%.20q", c.text), notFound(path).Error(), "its interpreter was not found"+c.want)
 	}
 }
 

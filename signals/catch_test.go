@@ -2,6 +2,7 @@ package signals
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -9,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"github.com/seed-126c5d8a/fini/internal/handler"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 	"golang.org/x/sys/unix"
 )
 
@@ -79,13 +80,35 @@ func work() {
 }
 
 // caughtBy is a catcher that runs.
-type caughtBy struct{ *rig.Life }
+type caughtBy struct {
+	T     testing.TB
+	cmd   *exec.Cmd
+	Stdin io.Writer
+	Out   *check.Lines
+}
+
+func (c caughtBy) PID() int { return c.cmd.Process.Pid }
+
+func (c caughtBy) Signal(sig syscall.Signal) {
+	c.T.Helper()
+	check.MustKill(c.T, c.PID(), sig)
+}
 
 func startCatcher(t *testing.T) caughtBy {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "@catch")
 	cmd.Stderr = os.Stderr
-	c := caughtBy{rig.StartCmd(t, cmd)}
+	stdin, err := cmd.StdinPipe()
+	check.NoError(t, err)
+	read, write := check.Pipe(t) // StdoutPipe would be closed by Wait
+	cmd.Stdout = write
+	check.NoError(t, cmd.Start())
+	check.NoError(t, write.Close())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	c := caughtBy{t, cmd, stdin, check.NewLines(t, read)}
 	c.Out.WantNext("ready")
 	return c
 }
@@ -150,13 +173,13 @@ func TestCatchMany(t *testing.T) {
 	for line == c.is(unix.SIGCONT) {
 		line, _ = c.Out.Next()
 	}
-	rig.Equal(t, "at last", line, c.is(unix.SIGTERM))
+	check.Equal(t, "at last", line, c.is(unix.SIGTERM))
 }
 
 // Where the kernel has no memory for what comes with tgkill(2), the runtime's own are still known.
 func TestCatchWithoutInfo(t *testing.T) {
 	c := startCatcher(t)
-	rig.NoError(t, unix.Prlimit(c.PID(), unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil))
+	check.NoError(t, unix.Prlimit(c.PID(), unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil))
 	for range 5 {
 		c.Signal(unix.SIGQUIT) // which has it preempt a goroutine
 		c.Out.WantNext("recovered: true")
@@ -172,6 +195,6 @@ func TestCatchable(t *testing.T) {
 		not = append(not, unix.SIGURG, unix.SIGPROF, 34) // what the Go runtime keeps
 	}
 	for sig := syscall.Signal(-1); sig <= rtMax+1; sig++ {
-		rig.Equal(t, Name(sig), Catchable(sig), !slices.Contains(not, sig))
+		check.Equal(t, Name(sig), Catchable(sig), !slices.Contains(not, sig))
 	}
 }

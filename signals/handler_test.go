@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,10 +37,10 @@ func TestCatchStopAndContinue(t *testing.T) {
 	for _, stop := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
 		for _, order := range [][]syscall.Signal{{stop, unix.SIGCONT}, {unix.SIGCONT, stop}, {stop, unix.SIGCONT, stop}} {
 			c.Signal(unix.SIGXCPU)
-			rig.Until(t, "it reads its standard input", c.waits)
+			check.Until(t, "it reads its standard input", c.waits)
 			for _, sig := range order {
 				c.Signal(sig)
-				rig.Until(t, "it has caught that", c.idle)
+				check.Until(t, "it has caught that", c.idle)
 			}
 			_, _ = c.Stdin.Write([]byte("\n"))
 			c.Out.WantNext(c.is(unix.SIGXCPU))

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 func TestNames(t *testing.T) {
@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 		{63, "SIGRTMIN+29", "RTMAX-1"},
 		{64, "SIGRTMIN+30", "RTMAX RTMAX-0 64"},
 	} {
-		rig.Equal(t, fmt.Sprint("the name of ", int(c.sig)), Name(c.sig), c.name)
+		check.Equal(t, fmt.Sprint("the name of ", int(c.sig)), Name(c.sig), c.name)
 		for _, name := range append(strings.Fields(c.others), c.name) {
 			if got, err := Parse(name); err != nil || got != c.sig {
 				t.Errorf("Parse(%q) = %d, %v; want %d", name, got, err, c.sig)
@@ -37,7 +37,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, none := range []syscall.Signal{-1, 0, 65} {
-		rig.Equal(t, "the name of no signal", Name(none), strconv.Itoa(int(none)))
+		check.Equal(t, "the name of no signal", Name(none), strconv.Itoa(int(none)))
 	}
 }
 
@@ -70,7 +70,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		sig, err := Parse(name)
 		if err != nil {
-			rig.Equal(t, "the signal along with an error", sig, syscall.Signal(0))
+			check.Equal(t, "the signal along with an error", sig, syscall.Signal(0))
 			return
 		}
 		again, err := Parse(Name(sig))

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/kills"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // endOf kills it. It is a zombie until the test reaps it, which is an end too.

@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 	"github.com/seed-126c5d8a/fini/e2e/rig/stdin"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"golang.org/x/sys/unix"
 )
 

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }

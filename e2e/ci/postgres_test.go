@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // A CI job that starts a PostgreSQL for its tests and never stops it. The server makes

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
-	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/programs"
 )
 
 // The outer fini of a pair sleeps, before it has a runtime, whatever makes the pair: see package entry.

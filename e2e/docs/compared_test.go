@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // What README says of fini and others in its comparison, with the real programs, and with a command that leaves a process in a

@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // What the guides show of CI and test runners, leaks, agents and supervisors, with the real programs.

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // The pages that a reader sees: what they link to is there, what they show can be run, and what

@@ -10,8 +10,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/deadend"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }

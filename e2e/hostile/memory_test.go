@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // Whatever fini forwards, reaps, stops and reports, its memory is bounded: it lives in a memory

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 	"golang.org/x/sys/unix"
 )
 

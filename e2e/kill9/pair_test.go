@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // adopted starts a pair whose new parent, once the outer fini is gone, is of its session: so the kernel does not continue an inner

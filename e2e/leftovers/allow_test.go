@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/kills"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // withAgent is a script that starts an agent, in a session of its own, and says what that said.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // The configurations for MCP hosts, as they stand in the pages, given to hosts of other people.

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
 	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // Promise 8, kill -9: when either process of a pair is killed, the other one stops the tree. When PID 1 is killed, the kernel

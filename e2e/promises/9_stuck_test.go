@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // Promise 9, Never stuck: fini survives a full descriptor table, a full disk, a closed stderr, a missing /proc and a refused

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // Those of the commands here, a static busybox, which fini does not make.

@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // An unprivileged command that owns the report's directory can't turn a privileged fini on

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // serves starts a server as a test does, says "ready" when it listens, and waits for it.

@@ -78,11 +78,11 @@
 //
 // # Other packages
 //
-// These packages are used by several rooms. What only one room needs is in the room itself.
+// Everything that unit tests use too is in internal/tests: check, under the name rig here, procfs, which reads /proc, and
+// programs, which are what the test binary becomes when started as @script, @signals and so on (see Mode).
 //
-//	programs    the programs that the test binary becomes when started as @script, @signals and so on: see Mode
-//	procfs      reads /proc
-//	self        changes the test's own process, for unit tests
+// The following packages are used by several rooms. What only one room needs is in the room itself.
+//
 //	reports     reads a report written by --report
 //	refusals    refuses system calls, and says what fini can do without them; WithAndWithoutPidfds
 //	kills       the matrix of trees, victims and moments

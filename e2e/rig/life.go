@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -12,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
-	"golang.org/x/sys/unix"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // A life is a started fini with all that a test watches.
@@ -56,7 +57,7 @@ func StartCmd(t testing.TB, cmd *exec.Cmd) *Life {
 		_ = f.Close()
 	}
 	l.Out, l.Err = NewLines(t, outR), NewLines(t, errR)
-	l.Out.beside = l.Err
+	l.Out.Beside = l.Err
 	t.Cleanup(func() {
 		_ = inW.Close()
 		_ = cmd.Process.Kill()
@@ -146,7 +147,7 @@ func (l *Life) Status() int {
 	l.T.Helper()
 	ended := make(chan struct{})
 	go func() { l.Wait(); close(ended) }()
-	if !closed(ended) {
+	if !check.Closed(ended) {
 		l.T.Fatalf("fini %d has not ended; its stderr: %s", l.PID(), l.Err.Text())
 	}
 	return procfs.ShellStatus(l.Cmd.ProcessState)
@@ -180,17 +181,6 @@ func (l *Life) killSurvivors() {
 	})
 }
 
-// HungUp reports whether nobody has the other end of a pipe open, at this moment. What a test
-// beside this one is starting has all of this process open until it executes its program, of which
-// syscall.ForkLock knows.
-func HungUp(f *os.File) bool {
-	syscall.ForkLock.Lock()
-	defer syscall.ForkLock.Unlock()
-	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
-	_, _ = unix.Poll(fds, 0)
-	return fds[0].Revents&unix.POLLHUP != 0
-}
-
 // HeldOpen reports whether a process that is no child of this one has the other end of a pipe open. A
 // child has it if a test beside this one is starting that: execve(2) lets go of its parent, and so of the
 // lock, before it closes what is close-on-exec; and in a user namespace the lock is let go of even sooner.
@@ -215,4 +205,20 @@ func holders(f *os.File) (pids []int) {
 		}
 	}
 	return pids
+}
+
+func Write(t testing.TB, l *Life, text string) {
+	t.Helper()
+	if _, err := l.Stdin.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Ask runs fini to its end and returns its status, stdout and stderr.
+func Ask(t testing.TB, cmd *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	Complete(t, cmd)
+	return procfs.ShellStatus(cmd.ProcessState), out.String(), errs.String()
 }

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
-	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/programs"
 	"golang.org/x/sys/unix"
 )
 

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }

@@ -8,10 +8,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // Whether fini sees what a leftover holds depends on fini's capabilities, and on whose and how private the leftover is. It is

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/deadend"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // fini waits 10 s for each that is stuck, and nobody has anything to do meanwhile: all of them wait at one time.

@@ -3,9 +3,9 @@ package terminal
 import (
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // At a terminal fini is as if it were not there. The same keys are typed to a shell twice, once for

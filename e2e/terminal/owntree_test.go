@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // A SIGTERM that a process of the command sends to its own group has reached the command, so fini does not forward it:

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // The environment is the command's: what fini's own runtime would take for itself changes

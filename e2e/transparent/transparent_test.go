@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // parse reads a command line and variables, under fini's own name.
@@ -112,7 +112,7 @@ func TestParse(t *testing.T) {
 			}
 			got.Misspelt = nil                                      // see TestMisspeltVariables
 			want.Command = append(got.Command[:0], want.Command...) // nil or empty is the same
-			rig.Equal(t, line, *got, *want)
+			check.Equal(t, line, *got, *want)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestPolicy(t *testing.T) {
 		OrphansExit: -1, Rewrite: map[syscall.Signal]syscall.Signal{},
 	}
 	for _, c := range []*Options{plain, parsed} {
-		rig.Equal(t, "without flags", c.Policy(), initial)
+		check.Equal(t, "without flags", c.Policy(), initial)
 	}
 	for text, change := range map[string]func(p *life.Policy){
 		"-p none": func(p *life.Policy) {}, "-p INT": func(p *life.Policy) { p.Deathsig = 2 },
@@ -180,8 +180,8 @@ func TestPolicy(t *testing.T) {
 		want := initial
 		change(&want)
 		c, err := parse(strings.Fields(text), nil)
-		rig.NoError(t, err)
-		rig.Equal(t, text, c.Policy(), want)
+		check.NoError(t, err)
+		check.Equal(t, text, c.Policy(), want)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestDuration(t *testing.T) {
 	}
 	for _, text := range []string{"", "s", "d", "nan", "-1", "-1s", "-inf", "-1e-1", "0x", "1S", "1 s", "1ds", "5d1h", "long", "1e400"} {
 		_, err := duration(text)
-		rig.Equal(t, text+" is taken", err == nil, false)
+		check.Equal(t, text+" is taken", err == nil, false)
 	}
 }
 
@@ -258,12 +258,12 @@ func TestMisspeltVariables(t *testing.T) {
 			set += "=1"
 		}
 		c, err := run(set + " fini x")
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		var says []string
 		if want != "" {
 			says = []string{variable + " sets nothing: did you mean " + want + "?"}
 		}
-		rig.Equal(t, variable, c.Misspelt, says)
+		check.Equal(t, variable, c.Misspelt, says)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 const (
@@ -32,7 +32,7 @@ func TestCode(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			build := exec.Command("go", "build", "-gcflags="+module+"...=-S", ".")
 			build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
-			listing, assembler := rig.Succeed(t, build), rig.ReadFile(t, "entry_"+arch+".s")
+			listing, assembler := check.Succeed(t, build), check.ReadFile(t, "entry_"+arch+".s")
 			reached, refused := reach(listing + strings.ReplaceAll(assembler, "·", prefix))
 			for _, line := range refused {
 				t.Errorf("this runs before the runtime: %s", line)
@@ -83,7 +83,7 @@ TEXT P.entry(SB),NOSPLIT|NOFRAME,$0
 		targets = append(targets, line[strings.LastIndexAny(line, " \t")+1:])
 	}
 	slices.Sort(targets)
-	rig.Equal(t, "what is refused", targets, []string{
+	check.Equal(t, "what is refused", targets, []string{
 		"$290", "(R2)", "AX", "runtime.gcWriteBarrier2(SB)", "runtime.memmove(SB)", "runtime.morestack_noctxt(SB)", "runtime.panicIndex(SB)",
 	})
 }

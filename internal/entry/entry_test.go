@@ -12,8 +12,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,8 +29,8 @@ func TestGuess(t *testing.T) {
 	} {
 		for _, line := range lines {
 			argv, err := syscall.SlicePtrFromStrings(strings.Fields(line))
-			rig.NoError(t, err)
-			rig.Equal(t, line, guessAlone(uintptr(unsafe.Pointer(&argv[0]))), alone)
+			check.NoError(t, err)
+			check.Equal(t, line, guessAlone(uintptr(unsafe.Pointer(&argv[0]))), alone)
 			runtime.KeepAlive(argv)
 		}
 	}
@@ -60,13 +60,13 @@ func TestKillChildrenLooksAgain(t *testing.T) {
 			case "a child that is alive":
 				_ = syscall.Kill(orphan, syscall.SIGTERM) // too late for a process that was killed
 				_, err := syscall.Wait4(orphan, &status, 0, nil)
-				rig.NoError(t, err)
-				rig.Equal(t, "what ended the orphan", status.Signal(), syscall.SIGKILL)
+				check.NoError(t, err)
+				check.Equal(t, "what ended the orphan", status.Signal(), syscall.SIGKILL)
 			case "the main child":
 				for !hasExited(orphan) {
 				}
 			}
-			rig.Equal(t, "the second look finds something", p.killChildren(), false)
+			check.Equal(t, "the second look finds something", p.killChildren(), false)
 		})
 	}
 }
@@ -87,10 +87,10 @@ func TestReap(t *testing.T) {
 		return known, reaped
 	}
 	known, reaped := reap()
-	rig.Equal(t, "while all live, known and reaped", [2][3]bool{known, reaped}, [2][3]bool{{true, true, true}, {}})
+	check.Equal(t, "while all live, known and reaped", [2][3]bool{known, reaped}, [2][3]bool{{true, true, true}, {}})
 	kill(pids[1])
 	known, reaped = reap()
-	rig.Equal(t, "after the end of the second", [2][3]bool{known, reaped}, [2][3]bool{{true, false, true}, {false, true, false}})
+	check.Equal(t, "after the end of the second", [2][3]bool{known, reaped}, [2][3]bool{{true, false, true}, {false, true, false}})
 }
 
 // kill makes a child a zombie.
@@ -109,9 +109,9 @@ func hasExited(pid int) bool {
 // anOrphan makes this process a subreaper, and returns a child that another process has left to it.
 func anOrphan(t *testing.T) int {
 	t.Helper()
-	rig.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
-	pid, err := strconv.Atoi(strings.TrimSpace(rig.Run(t, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")))
-	rig.NoError(t, err)
+	check.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	pid, err := strconv.Atoi(strings.TrimSpace(check.Run(t, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")))
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
@@ -128,7 +128,7 @@ func TestOneEarlySignal(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestOneEarlySignal$")
 	cmd.Env = append(os.Environ(), asked+"=1")
-	rig.NoError(t, cmd.Start())
+	check.NoError(t, cmd.Start())
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	files, status := proc.In(unix.AT_FDCWD), proc.Status{}
 	for status.Ignored&terminating != terminating {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -128,8 +128,8 @@ func TestStep(t *testing.T) {
 				got = append(got, act.String())
 				s.Early = false // no signal has come before
 			}
-			rig.Equal(t, "its acts", strings.Join(got, "; "), tt.acts)
-			rig.Equal(t, "its status", s.Status, tt.status)
+			check.Equal(t, "its acts", strings.Join(got, "; "), tt.acts)
+			check.Equal(t, "its status", s.Status, tt.status)
 		})
 	}
 }
@@ -180,8 +180,8 @@ func TestNext(t *testing.T) {
 				}
 				got = append(got, word)
 			}
-			rig.Equal(t, "what it looks for", strings.Join(got, " "), tt.want)
-			rig.Equal(t, "the sender", s.Signal.Sender, tt.sender)
+			check.Equal(t, "what it looks for", strings.Join(got, " "), tt.want)
+			check.Equal(t, "the sender", s.Signal.Sender, tt.sender)
 		})
 	}
 }
@@ -205,6 +205,6 @@ func TestTakes(t *testing.T) {
 		{Sleeper{Main: 30, Job: InJob, Early: true}, ^set()},
 		{Sleeper{Main: 30, Job: InJob}, ^set(unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)},
 	} {
-		rig.Equal(t, fmt.Sprintf("what %+v takes", tt.s), tt.s.Takes(), tt.want)
+		check.Equal(t, fmt.Sprintf("what %+v takes", tt.s), tt.s.Takes(), tt.want)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,37 +26,37 @@ const closed = -1
 // is closed, and what is this process's own stays, however high.
 func mustCloseInherited(t *testing.T, keepStdin bool, stdin, stdout int) {
 	t.Helper()
-	inR, inW := rig.Pipe(t)
-	outR, out := rig.Socketpair(t)
-	moreR, moreW := rig.Pipe(t)
+	inR, inW := check.Pipe(t)
+	outR, out := check.Socketpair(t)
+	moreR, moreW := check.Pipe(t)
 	var inherited []int
 	for range 700 { // more than fit in one answer
 		fd, err := unix.FcntlInt(moreW.Fd(), unix.F_DUPFD, 200)
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		inherited = append(inherited, fd)
 	}
-	rig.NoError(t, moreW.Close())
+	check.NoError(t, moreW.Close())
 	own := inherited[350]
 	unix.CloseOnExec(own)
 	stderr := openAs(2)
 	restore := []func(){self.PutAt(t, 0, inR), self.PutAt(t, 1, out)}
-	rig.NoError(t, errors.Join(inR.Close(), out.Close()))
+	check.NoError(t, errors.Join(inR.Close(), out.Close()))
 
 	CloseInherited(keepStdin)
 
 	are := [3]int{openAs(0), openAs(1), openAs(2)}
 	_, err := inW.WriteString("x")
-	ended := [2]bool{rig.HungUp(outR), rig.HungUp(moreR)}
+	ended := [2]bool{check.HungUp(outR), check.HungUp(moreR)}
 	restore[0]() // for the result of the test
 	restore[1]()
-	rig.Equal(t, "the flags of the standard streams", are, [3]int{stdin, stdout, stderr})
-	rig.Equal(t, "standard input has a reader", err == nil, keepStdin)
-	rig.Equal(t, "the readers of standard output and of another have their end", ended, [2]bool{true, false})
+	check.Equal(t, "the flags of the standard streams", are, [3]int{stdin, stdout, stderr})
+	check.Equal(t, "standard input has a reader", err == nil, keepStdin)
+	check.Equal(t, "the readers of standard output and of another have their end", ended, [2]bool{true, false})
 	for _, fd := range inherited {
-		rig.Equal(t, fmt.Sprintf("descriptor %d is open", fd), openAs(fd) != closed, fd == own)
+		check.Equal(t, fmt.Sprintf("descriptor %d is open", fd), openAs(fd) != closed, fd == own)
 	}
-	rig.NoError(t, unix.Close(own))
-	rig.Equal(t, "the reader of all of them has its end", rig.HungUp(moreR), true)
+	check.NoError(t, unix.Close(own))
+	check.Equal(t, "the reader of all of them has its end", check.HungUp(moreR), true)
 }
 
 // openAs are the flags of a descriptor, without the kernel's O_LARGEFILE.

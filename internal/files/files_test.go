@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,7 +20,7 @@ func TestLinksInFolders(t *testing.T) {
 	const other = 12345
 	const refused = "out is a link that another user may have put there"
 	target := t.TempDir()
-	rig.NoError(t, os.Chmod(target, 0o755))
+	check.NoError(t, os.Chmod(target, 0o755))
 	for what, tt := range map[string]struct {
 		folder os.FileMode // of the folder in which the link is
 		owner  int         // of the folder
@@ -48,17 +48,17 @@ func TestLinksInFolders(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			out := filepath.Join(dir, "out")
-			rig.NoError(t, errors.Join(os.Symlink(tt.to, out), os.Lchown(out, tt.link, tt.link), os.Symlink(target, filepath.Join(dir, "again")),
+			check.NoError(t, errors.Join(os.Symlink(tt.to, out), os.Lchown(out, tt.link, tt.link), os.Symlink(target, filepath.Join(dir, "again")),
 				os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Chown(dir, tt.owner, tt.owner), os.Chmod(dir, tt.folder)))
 			before := procfs.CountFDs(t, os.Getpid())
 			upToTheRoot := strings.Repeat("../", 20) // and more
 			for _, path := range []string{out, "//" + out, upToTheRoot + out[1:]} {
 				fd, err := Open(path+tt.below, unix.O_WRONLY|unix.O_CREAT, func(*unix.Stat_t) error { return nil })
 				_ = unix.Close(fd)
-				rig.Equal(t, path+tt.below, fmt.Sprint(err), tt.want)
-				rig.Equal(t, "the file is made", os.Remove(filepath.Join(target, "file")) == nil, err == nil)
+				check.Equal(t, path+tt.below, fmt.Sprint(err), tt.want)
+				check.Equal(t, "the file is made", os.Remove(filepath.Join(target, "file")) == nil, err == nil)
 			}
-			rig.Equal(t, "the number of descriptors", procfs.CountFDs(t, os.Getpid()), before)
+			check.Equal(t, "the number of descriptors", procfs.CountFDs(t, os.Getpid()), before)
 		})
 	}
 }
@@ -67,7 +67,7 @@ func TestLinksInFolders(t *testing.T) {
 func TestRemovedSecondName(t *testing.T) {
 	dir := t.TempDir()
 	victim, name := filepath.Join(dir, "victim"), filepath.Join(dir, "report")
-	rig.NoError(t, errors.Join(os.WriteFile(victim, nil, 0o600), os.Link(victim, name)))
+	check.NoError(t, errors.Join(os.WriteFile(victim, nil, 0o600), os.Link(victim, name)))
 	checks := 0
 	fd, err := Open(name, unix.O_WRONLY|unix.O_CREAT, func(*unix.Stat_t) error {
 		if checks++; checks == 2 { // it is open
@@ -76,5 +76,5 @@ func TestRemovedSecondName(t *testing.T) {
 		return nil
 	})
 	_ = unix.Close(fd)
-	rig.Equal(t, "the error", fmt.Sprint(err), "it was removed meanwhile")
+	check.Equal(t, "the error", fmt.Sprint(err), "it was removed meanwhile")
 }

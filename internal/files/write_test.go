@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
-	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
+	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +26,7 @@ func sayTo(t *testing.T, file *os.File) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	mask := func() (now unix.Sigset_t) {
-		rig.NoError(t, unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now))
+		check.NoError(t, unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now))
 		return now
 	}
 	restore := self.PutAt(t, 2, file)
@@ -35,7 +34,7 @@ func sayTo(t *testing.T, file *os.File) bool {
 	ok := SayLine(line)
 	after := mask()
 	restore()
-	rig.Equal(t, "the signal mask", after, before)
+	check.Equal(t, "the signal mask", after, before)
 	return ok
 }
 
@@ -44,19 +43,19 @@ var line = []byte("fini: a line\n")
 // pairs are connected files of each kind, by which a line is written and read.
 var pairs = map[string]func(t testing.TB) (near, far *os.File){
 	"pipe": func(t testing.TB) (near, far *os.File) {
-		far, near = rig.Pipe(t)
+		far, near = check.Pipe(t)
 		return near, far
 	},
-	"socket":   rig.Socketpair,
-	"terminal": pty.Open,
+	"socket":   check.Socketpair,
+	"terminal": check.Terminal,
 	// Opened again, it would be another terminal's.
 	"master": func(t testing.TB) (near, far *os.File) {
-		far, near = pty.Open(t)
+		far, near = check.Terminal(t)
 		t.Cleanup(func() { _ = far.Close() })
 		mode, err := unix.IoctlGetTermios(int(far.Fd()), unix.TCGETS)
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		mode.Lflag, mode.Iflag = 0, 0 // so that all is kept until it is read, and nothing is echoed
-		rig.NoError(t, unix.IoctlSetTermios(int(far.Fd()), unix.TCSETS, mode))
+		check.NoError(t, unix.IoctlSetTermios(int(far.Fd()), unix.TCSETS, mode))
 		return near, far
 	},
 }
@@ -78,8 +77,8 @@ func TestSayLineArrives(t *testing.T) {
 		}
 		// A terminal may pass on a line in parts, and ends it with a carriage return too.
 		text, err := bufio.NewReader(far).ReadString('\n')
-		rig.NoError(t, err)
-		rig.Equal(t, "what arrives", strings.ReplaceAll(text, "\r", ""), string(line))
+		check.NoError(t, err)
+		check.Equal(t, "what arrives", strings.ReplaceAll(text, "\r", ""), string(line))
 	})
 }
 
@@ -90,20 +89,20 @@ func TestSayLineToFile(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
 			file := self.Open(t, path, os.O_CREATE|os.O_WRONLY|mode)
 			_, err := file.WriteString("command\n")
-			rig.NoError(t, err)
+			check.NoError(t, err)
 			for range 2 {
-				rig.Equal(t, "SayLine", sayTo(t, file), true)
+				check.Equal(t, "SayLine", sayTo(t, file), true)
 			}
 			_, err = file.WriteString("command\n")
-			rig.NoError(t, err)
-			rig.Equal(t, "the file", rig.ReadFile(t, path), "command\n"+string(line)+string(line)+"command\n")
+			check.NoError(t, err)
+			check.Equal(t, "the file", check.ReadFile(t, path), "command\n"+string(line)+string(line)+"command\n")
 		})
 	}
 }
 
 func TestSayLineNeverWaits(t *testing.T) {
 	toEach(t, func(t *testing.T, name string, near, _ *os.File) {
-		rig.FillPipe(t, near)
+		check.FillPipe(t, near)
 		// A terminal makes room behind the writer's back, so only the others are sure to be full still.
 		if sayTo(t, near) && name != "terminal" && name != "master" {
 			t.Error("SayLine = true, but nobody can have taken the line")
@@ -117,11 +116,11 @@ func TestSayLineNeverWaits(t *testing.T) {
 // A terminal that has room for a part of a line says that it can be written to.
 func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 	near, far := pairs["terminal"](t)
-	rig.FillPipe(t, near)
+	check.FillPipe(t, near)
 	room := []unix.PollFd{{Fd: int32(near.Fd()), Events: unix.POLLOUT}}
 	for room[0].Revents&unix.POLLOUT == 0 {
 		_, err := far.Read(make([]byte, 64))
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		_, _ = unix.Poll(room, 0)
 	}
 	// The room comes in pages, so some lines may fit; not every one does.
@@ -136,8 +135,8 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 // Ctrl-S holds a terminal's output for as long as its user likes.
 func TestSayLineToStoppedTerminal(t *testing.T) {
 	near, _ := pairs["terminal"](t)
-	rig.NoError(t, unix.IoctlSetInt(int(near.Fd()), unix.TCXONC, unix.TCOOFF))
-	rig.Equal(t, "SayLine to a terminal that is stopped", sayTo(t, near), false)
+	check.NoError(t, unix.IoctlSetInt(int(near.Fd()), unix.TCXONC, unix.TCOOFF))
+	check.Equal(t, "SayLine to a terminal that is stopped", sayTo(t, near), false)
 }
 
 // A reader that is gone must not end fini, and the SIGPIPE is not one that somebody sent: it must not be forwarded.
@@ -153,7 +152,7 @@ func TestSayLineToNobody(t *testing.T) {
 				t.Error("SayLine = true, but the reader is gone")
 			}
 		}
-		rig.NoError(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
-		rig.Equal(t, "the signal", <-caught, unix.SIGWINCH)
+		check.NoError(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
+		check.Equal(t, "the signal", <-caught, unix.SIGWINCH)
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,8 +16,8 @@ func TestSenderIsNotTheKernel(t *testing.T) {
 	const siKernel = 0x80
 	caught.senders[unix.SIGINT-1].Store(siKernel | 77<<32)
 	sender, kernel := Origin(unix.SIGINT)
-	rig.Equal(t, "its sender", sender, 0)
-	rig.Equal(t, "it is the kernel", kernel, true)
+	check.Equal(t, "its sender", sender, 0)
+	check.Equal(t, "it is the kernel", kernel, true)
 }
 
 // A process can choose its pid and any negative si_code: see rt_sigqueueinfo(2).
@@ -44,8 +44,8 @@ func TestOutside(t *testing.T) {
 				handle(uintptr(sig), &info)
 			}
 			n, outside := Count(sig)
-			rig.Equal(t, fmt.Sprint(row.what, " sent ", sig), outside, row.want)
-			rig.Equal(t, "how many signals "+row.what+" is", n, len(row.came))
+			check.Equal(t, fmt.Sprint(row.what, " sent ", sig), outside, row.want)
+			check.Equal(t, "how many signals "+row.what+" is", n, len(row.came))
 		}
 	}
 }

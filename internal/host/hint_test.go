@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 func TestHint(t *testing.T) {
 	t.Chdir(t.TempDir())
-	rig.NoError(t, errors.Join(os.WriteFile("server", nil, 0o755), os.Mkdir("src", 0o755)))
+	check.NoError(t, errors.Join(os.WriteFile("server", nil, 0o755), os.Mkdir("src", 0o755)))
 	for _, c := range []struct {
 		command string // its words, with | between
 		want    string
@@ -30,6 +30,6 @@ func TestHint(t *testing.T) {
 		{"server|x", "./server is here: write ./server"},
 		{"src", ""}, {"", ""}, {"-", ""}, {"mkae", ""}, {"./nope", ""},
 	} {
-		rig.Equal(t, c.command, hint(strings.Split(c.command, "|")), c.want)
+		check.Equal(t, c.command, hint(strings.Split(c.command, "|")), c.want)
 	}
 }

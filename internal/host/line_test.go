@@ -4,24 +4,24 @@ import (
 	"os"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // What one process of a pair says arrives in the other whole; the hang-up comes behind it.
 func TestLine(t *testing.T) {
-	near, far := rig.Socketpair(t)
+	near, far := check.Socketpair(t)
 	inner, outer := lineOf(near), lineOf(far)
 	messages, open := outer.Receive()
-	rig.Equal(t, "nothing was said, and it is open", len(messages) == 0 && open, true)
+	check.Equal(t, "nothing was said, and it is open", len(messages) == 0 && open, true)
 	inner.Starting()
 	inner.Started(7, entry.InJob, -1)
 	inner.Done(3 << 8)
 	_ = near.Close()
 	messages, open = outer.Receive()
-	rig.Equal(t, "the messages", messages,
+	check.Equal(t, "the messages", messages,
 		[]entry.Message{{Kind: entry.Starting}, {Kind: entry.Started, Value: 7, Job: entry.InJob}, {Kind: entry.Done, Value: 3 << 8}})
-	rig.Equal(t, "it is open", open, false)
+	check.Equal(t, "it is open", open, false)
 }
 
 func lineOf(end *os.File) Line { return Line{int(end.Fd())} }

@@ -3,8 +3,8 @@ package host
 import (
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // Every reason has words of its own: for a line, and for a report, which are those of the schema.
@@ -12,7 +12,7 @@ func TestReasonsHaveWords(t *testing.T) {
 	var schema struct {
 		Properties struct{ Stopped struct{ Enum []string } } // with null, which is read as ""
 	}
-	rig.MustParse(t, []byte(rig.ReadFile(t, "../../docs/report.schema.json")), &schema)
+	check.MustParse(t, []byte(check.ReadFile(t, "../../docs/report.schema.json")), &schema)
 	said, words := map[string]bool{"": true}, []string(nil)
 	for why := life.NoReason + 1; why < life.Reasons; why++ {
 		words = append(words, why.String())
@@ -22,7 +22,7 @@ func TestReasonsHaveWords(t *testing.T) {
 		}
 		said[because] = true
 	}
-	rig.Equal(t, "the words of a report", append(words, ""), schema.Properties.Stopped.Enum)
+	check.Equal(t, "the words of a report", append(words, ""), schema.Properties.Stopped.Enum)
 }
 
 // The line of a stop names the process whose exit is the reason, if it is known which one that is.
@@ -38,6 +38,6 @@ func TestCulprit(t *testing.T) {
 		"a process of --bind (?, 9) exited":                       {[]bond{first, second}, life.BoundEnded},
 		"a process of --bind exited":                              {[]bond{parent, first}, life.BoundEnded},
 	} {
-		rig.Equal(t, "it says", (&kernel{bonds: c.bonds}).because(c.why), want)
+		check.Equal(t, "it says", (&kernel{bonds: c.bonds}).because(c.why), want)
 	}
 }

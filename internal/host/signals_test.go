@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"github.com/seed-126c5d8a/fini/signals"
 	"golang.org/x/sys/unix"
 )
@@ -26,18 +26,18 @@ func bare(line int) *kernel {
 
 // A signal that came before the command was there is reported at once, as such.
 func TestEarlySignals(t *testing.T) {
-	end, _ := rig.Socketpair(t)
+	end, _ := check.Socketpair(t)
 	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
 	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
 	silent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK) // nobody makes it readable
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	for _, line := range []int{-1, int(end.Fd())} {
 		k := bare(line)
 		k.early, k.caught.FD = early, silent
 		until := k.Now() + 20*time.Second
-		rig.Equal(t, fmt.Sprint("with the line ", line), k.Wait(until, true), life.Woken{Signals: want})
-		rig.Equal(t, "it waits although there are signals", k.Now() >= until, false)
-		rig.Equal(t, "what the next Wait reports", k.early, []signals.Received(nil))
+		check.Equal(t, fmt.Sprint("with the line ", line), k.Wait(until, true), life.Woken{Signals: want})
+		check.Equal(t, "it waits although there are signals", k.Now() >= until, false)
+		check.Equal(t, "what the next Wait reports", k.early, []signals.Received(nil))
 	}
 	_ = unix.Close(silent)
 }
@@ -56,10 +56,10 @@ func TestSenderOfTheTree(t *testing.T) {
 		{Sender: os.Getppid(), Parent: os.Getpid()}: false,
 		{}: false,
 	} {
-		rig.Equal(t, fmt.Sprintf("%+v is of the tree", got), k.signal(got, false, true).OfTree, want)
+		check.Equal(t, fmt.Sprintf("%+v is of the tree", got), k.signal(got, false, true).OfTree, want)
 	}
 	k.tree.Allow(nil, 0) // as in a pause
-	rig.Equal(t, "without a command, it is of the tree", k.signal(signals.Received{Sender: gone}, false, true).OfTree, false)
+	check.Equal(t, "without a command, it is of the tree", k.signal(signals.Received{Sender: gone}, false, true).OfTree, false)
 }
 
 // At its end an inner fini continues the outer fini, which may have been suspended with the command: only in a job, and only
@@ -69,13 +69,13 @@ func TestOuterIsContinued(t *testing.T) {
 	if text := os.Getenv(asked); text != "" { // the inner fini, whose parent process is the test
 		k := bare(3)
 		_, err := fmt.Sscan(text, &k.self.Pid, &k.rules.Job)
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		k.Exit(life.End{Result: life.Result{Code: 5}})
 		os.Exit(0)
 	}
-	other := rig.Bystander(t).Process.Pid
-	rig.MustKill(t, other, syscall.SIGSTOP)
-	rig.Until(t, "it is stopped", func() bool { return procfs.IsStopped(other) })
+	other := check.Bystander(t).Process.Pid
+	check.MustKill(t, other, syscall.SIGSTOP)
+	check.Until(t, "it is stopped", func() bool { return procfs.IsStopped(other) })
 	got := make(chan os.Signal, 9)
 	signal.Notify(got, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(got)
@@ -89,21 +89,21 @@ func TestOuterIsContinued(t *testing.T) {
 		{"without its outer fini", other, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			line, outer := rig.Socketpair(t)
+			line, outer := check.Socketpair(t)
 			inner := exec.Command(os.Args[0], "-test.run=^TestOuterIsContinued$")
 			inner.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", asked, c.outer, c.job))
 			inner.ExtraFiles = []*os.File{line}
-			rig.Equal(t, "what it says", rig.Succeed(t, inner), "")
+			check.Equal(t, "what it says", check.Succeed(t, inner), "")
 			messages, _ := lineOf(outer).Receive()
-			rig.Equal(t, "what it sends", messages, []entry.Message{{Kind: entry.Done, Value: 5 << 8}})
+			check.Equal(t, "what it sends", messages, []entry.Message{{Kind: entry.Done, Value: 5 << 8}})
 			// A SIGCONT is reported before this signal, whose number is greater.
-			rig.MustKill(t, os.Getpid(), syscall.SIGWINCH)
+			check.MustKill(t, os.Getpid(), syscall.SIGWINCH)
 			continued := <-got == syscall.SIGCONT
 			if continued {
 				<-got
 			}
-			rig.Equal(t, "the outer fini is continued", continued, c.want)
-			rig.Equal(t, "another process stays stopped", procfs.IsStopped(other), true)
+			check.Equal(t, "the outer fini is continued", continued, c.want)
+			check.Equal(t, "another process stays stopped", procfs.IsStopped(other), true)
 		})
 	}
 }

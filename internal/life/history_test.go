@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // A scene is a line of a history.
@@ -167,14 +167,14 @@ func TestHistory(t *testing.T) {
 	}
 	told := w.tell(name)
 	if *update {
-		rig.Put(t, path, told, 0o644)
+		check.Put(t, path, told, 0o644)
 	}
-	if told != rig.ReadFile(t, path) {
+	if told != check.ReadFile(t, path) {
 		t.Errorf("it is told like this, and in %s in another way (go test ./internal/life -run History -update):\n%s", path, told)
 	}
 	table, _, _ := strings.Cut(told, "\nas a case")
 	for line := range strings.Lines(table) {
-		if line != "\n" && !strings.Contains(rig.ReadFile(t, "README.md"), "    "+line) {
+		if line != "\n" && !strings.Contains(check.ReadFile(t, "README.md"), "    "+line) {
 			t.Errorf("README.md lacks this line of the history: %q", line)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -851,28 +851,28 @@ func TestWhatSignalsAskFor(t *testing.T) {
 		{signal(syscall.SIGWINCH), 0},
 		{signal(rtmin3), endsPause | ignoredFromInside},
 	} {
-		rig.Equal(t, fmt.Sprintf("what %+v asks for", c.got), r.asks(c.got), c.want)
+		check.Equal(t, fmt.Sprintf("what %+v asks for", c.got), r.asks(c.got), c.want)
 	}
 	r.StopSignals, r.Rewrite[syscall.SIGTERM], r.Rewrite[syscall.SIGINT] = nil, syscall.SIGQUIT, 0
-	rig.Equal(t, "what SIGQUIT asks for", r.asks(signal(syscall.SIGQUIT)), endsWaiting|endsPause|ignoredFromInside|terminates)
-	rig.Equal(t, "what SIGTERM asks for as SIGQUIT", r.asks(signal(syscall.SIGTERM)), all)
-	rig.Equal(t, "what SIGINT asks for that is dropped", r.asks(signal(syscall.SIGINT)), asks(0))
+	check.Equal(t, "what SIGQUIT asks for", r.asks(signal(syscall.SIGQUIT)), endsWaiting|endsPause|ignoredFromInside|terminates)
+	check.Equal(t, "what SIGTERM asks for as SIGQUIT", r.asks(signal(syscall.SIGTERM)), all)
+	check.Equal(t, "what SIGINT asks for that is dropped", r.asks(signal(syscall.SIGINT)), asks(0))
 	r.Ignored = []syscall.Signal{syscall.SIGHUP}
-	rig.Equal(t, "what a hang-up asks for that is ignored", r.asks(byKernel(syscall.SIGHUP)), asks(0))
+	check.Equal(t, "what a hang-up asks for that is ignored", r.asks(byKernel(syscall.SIGHUP)), asks(0))
 
 	r = defaults()
 	r.Pause, r.Initial = true, true
 	outside := signal(syscall.SIGTERM)
 	outside.Outside = true
-	rig.Equal(t, "what SIGTERM asks a sandbox for", r.asks(outside), all)
-	rig.Equal(t, "what SIGTERM from inside asks a sandbox for", r.asks(signal(syscall.SIGTERM)), ignoredFromInside)
-	rig.Equal(t, "what SIGUSR1 from inside asks a sandbox for", r.asks(signal(syscall.SIGUSR1)), asks(0))
+	check.Equal(t, "what SIGTERM asks a sandbox for", r.asks(outside), all)
+	check.Equal(t, "what SIGTERM from inside asks a sandbox for", r.asks(signal(syscall.SIGTERM)), ignoredFromInside)
+	check.Equal(t, "what SIGUSR1 from inside asks a sandbox for", r.asks(signal(syscall.SIGUSR1)), asks(0))
 
 	early, late := entry.Sleeper{}, entry.Sleeper{Main: 1, Job: 1}
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		if bit := uint64(1) << (sig - 1); sig != syscall.SIGCHLD {
-			rig.Equal(t, fmt.Sprintf("that signal %d ends a fini that begins", sig), early.Takes()&bit != 0, askedBy[sig]&terminates != 0)
-			rig.Equal(t, fmt.Sprintf("that signal %d suspends a job", sig), late.Takes()&bit == 0, slices.Contains(suspending, sig))
+			check.Equal(t, fmt.Sprintf("that signal %d ends a fini that begins", sig), early.Takes()&bit != 0, askedBy[sig]&terminates != 0)
+			check.Equal(t, fmt.Sprintf("that signal %d suspends a job", sig), late.Takes()&bit == 0, slices.Contains(suspending, sig))
 		}
 	}
 }
@@ -897,7 +897,7 @@ func TestInTheJobsGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for i, sig := range all {
 				got := Identity{Job: 50, Leader: c.leads}.hasHad(c.comes(sig))
-				rig.Equal(t, fmt.Sprintf("the command has had signal %d", sig), got, i < c.had)
+				check.Equal(t, fmt.Sprintf("the command has had signal %d", sig), got, i < c.had)
 			}
 		})
 	}
@@ -926,14 +926,14 @@ func TestHeir(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewHeir(&script{}, r, mainPid, c.result, 0)
-			rig.Equal(t, "how it begins", text(l.todo), `say "stopping the command: the inner fini was killed", look`)
+			check.Equal(t, "how it begins", text(l.todo), `say "stopping the command: the inner fini was killed", look`)
 			play(t, l, c.turns)
 		})
 	}
 	t.Run("all has ended before", func(t *testing.T) {
 		l := NewHeir(&script{reaps: []reaping{reap(true, mainPid, 300)}}, r, mainPid, Result{Sig: syscall.SIGKILL}, 0)
 		l.turn()
-		rig.Equal(t, "what it does", text(l.todo), "end by 9")
+		check.Equal(t, "what it does", text(l.todo), "end by 9")
 	})
 }
 
@@ -1016,6 +1016,6 @@ func TestPauseFollowsTheLook(t *testing.T) {
 		for range 20 {
 			last = s.again(0)
 		}
-		rig.Equal(t, "the longest pause after looks that take "+took.String(), last, action(wake{want}))
+		check.Equal(t, "the longest pause after looks that take "+took.String(), last, action(wake{want}))
 	}
 }

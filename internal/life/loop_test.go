@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -138,7 +138,7 @@ func TestLoop(t *testing.T) {
 			}
 			k := &script{now: time.Second, waits: c.waits, after: c.after, reaps: c.reaps}
 			settle(New(k, rules, mainPid, true))
-			rig.Equal(t, "its calls", strings.Join(k.calls, ", "), c.want)
+			check.Equal(t, "its calls", strings.Join(k.calls, ", "), c.want)
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestLateSlices(t *testing.T) {
 			for k.after, k.lasts, k.lates = 0, true, c.lates; !slices.ContainsFunc(k.calls, kills) && len(k.calls) < 1000; {
 				l.turn()
 			}
-			rig.Equal(t, "the time until SIGKILL", k.now-asked, c.want)
+			check.Equal(t, "the time until SIGKILL", k.now-asked, c.want)
 		})
 	}
 }
@@ -185,7 +185,7 @@ func TestLateSlices(t *testing.T) {
 func TestNothingElseIsSliced(t *testing.T) {
 	for _, m := range []Machine{&ladder{}, &sweep{stage: waiting}, paused{}} {
 		l := &Loop{Kernel: &script{}, machine: m, wake: time.Hour}
-		rig.Equal(t, where(m)+", when it is woken", l.next(), time.Hour)
+		check.Equal(t, where(m)+", when it is woken", l.next(), time.Hour)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestTheFirstReasonCounts(t *testing.T) {
 	} {
 		l := New(&script{now: time.Second, waits: c.waits, after: 10 * ms, reaps: c.reaps}, defaults(), mainPid, true)
 		settle(l)
-		rig.Equal(t, name, l.why, c.want)
+		check.Equal(t, name, l.why, c.want)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestHurry(t *testing.T) {
 	} {
 		l.wake = c.before
 		hurry{5 * ms}.do(l)
-		rig.Equal(t, fmt.Sprintf("when it is woken instead of at %v", c.before), l.wake, c.want)
+		check.Equal(t, fmt.Sprintf("when it is woken instead of at %v", c.before), l.wake, c.want)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestAnEarlierLookIsDropped(t *testing.T) {
 	l.queue = []event{elapsed{}}
 	look{}.do(l)
 	look{}.do(l)
-	rig.Equal(t, "the queue", l.queue, []event{elapsed{}, looked{}})
+	check.Equal(t, "the queue", l.queue, []event{elapsed{}, looked{}})
 }
 
 // An inner fini takes what the outer fini relays, and names one other signal that it drops.
@@ -256,7 +256,7 @@ func TestWhoseSignalsAreTaken(t *testing.T) {
 		for _, got := range c.got {
 			l.Take(got)
 		}
-		rig.Equal(t, name, strings.Join(k.calls, ", "), c.want)
-		rig.Equal(t, name+", how many are taken", len(l.queue), c.taken)
+		check.Equal(t, name, strings.Join(k.calls, ", "), c.want)
+		check.Equal(t, name+", how many are taken", len(l.queue), c.taken)
 	}
 }

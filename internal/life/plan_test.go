@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 func TestPlan(t *testing.T) {
@@ -59,10 +59,10 @@ func TestPlan(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := PlanOf(tt.w, tt.f)
 			got.NoShield = got.NoShield[:min(16, len(got.NoShield))]
-			rig.Equal(t, "the plan", got, tt.want)
+			check.Equal(t, "the plan", got, tt.want)
 			// As in proc_pid_stat(5), where the number of a group outside of the PID namespace is 0.
 			group := map[int]int{0: mainPid, OutsideJob: 0, 1: 1, 5: 5}[tt.want.Job]
-			rig.Equal(t, "the command's group", got.commandGroup(mainPid), group)
+			check.Equal(t, "the command's group", got.commandGroup(mainPid), group)
 		})
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
@@ -59,9 +59,9 @@ func TestRecordsOfOnePid(t *testing.T) {
 	next.Start += tick
 	unread.Start = 0
 	for p, want := range map[orphans.Process]*Record{escapee: first, unread: first, next: nil} {
-		rig.Equal(t, fmt.Sprintf("the Record of %+v", p.ID()), l.of(p), want)
+		check.Equal(t, fmt.Sprintf("the Record of %+v", p.ID()), l.of(p), want)
 	}
-	rig.Equal(t, "the number of signals that the next one has had", len(l.leftover(next).Sent), 0)
+	check.Equal(t, "the number of signals that the next one has had", len(l.leftover(next).Sent), 0)
 }
 
 // Which exits the kernel may have caused because memory ran out.
@@ -99,8 +99,8 @@ func TestKillsOfOthers(t *testing.T) {
 		}
 		k.reaps, k.killed = []reaping{{exits: c.exits}}, nil
 		l.collect()
-		rig.Equal(t, what, k.killed, c.want)
-		rig.Equal(t, what+", and it keeps more than one", len(l.leftovers) > 1, false)
+		check.Equal(t, what, k.killed, c.want)
+		check.Equal(t, what+", and it keeps more than one", len(l.leftovers) > 1, false)
 	}
 }
 
@@ -112,5 +112,5 @@ func TestKilledByOneCall(t *testing.T) {
 	kill{childrenOnly: true}.do(l)
 	k.reaps = []reaping{{exits: exits(signaled(syscall.SIGKILL), escapee.Pid)}}
 	l.collect()
-	rig.Equal(t, "what it was sent", left.Signals(), []syscall.Signal{syscall.SIGKILL})
+	check.Equal(t, "what it was sent", left.Signals(), []syscall.Signal{syscall.SIGKILL})
 }

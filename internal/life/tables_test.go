@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // A row is a line of a machine's table: where it stands, what event happens, and where it stands then.
@@ -26,7 +26,7 @@ var states = regexp.MustCompile(`\b(running|heeding|closing|stopping|killed|ling
 // table reads the table in the comment over a type, line by line, without the one that names the columns. A column begins where
 // its name does, and there are two blanks between two names.
 func table(t *testing.T, file, kind string) (lines [][]string) {
-	above, _, _ := strings.Cut(rig.ReadFile(t, file), "\ntype "+kind+" ")
+	above, _, _ := strings.Cut(check.ReadFile(t, file), "\ntype "+kind+" ")
 	_, inTable, found := strings.Cut(above[strings.LastIndex(above, "\n\n")+1:], "//\n//\t")
 	if !found {
 		t.Fatalf("no table over the type %s in %s", kind, file)

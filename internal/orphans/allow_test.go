@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +32,7 @@ func TestMatches(t *testing.T) {
 		"a name that is a pattern":  {"sleep", "*", "*", false},
 		"an executable of 15 bytes": {"exactly15bytes!!", "x", "exactly15bytes!", false},
 	} {
-		rig.Equal(t, what, matches([]string{"no", c.pattern}, c.name, c.executable), c.want)
+		check.Equal(t, what, matches([]string{"no", c.pattern}, c.name, c.executable), c.want)
 	}
 }
 
@@ -56,26 +56,26 @@ func TestMemoryMatches(t *testing.T) {
 		"no environment":           {[]string{"env:A="}, "", "", memory{read: true}},
 		"a process that exits":     {[]string{"cmd:*"}, "", "", memory{}},
 	} {
-		rig.Put(t, dir+"/cmdline", c.cmdline, 0o600)
-		rig.Put(t, dir+"/environ", c.environ, 0o600)
-		rig.Equal(t, what, files.memory(dir, c.patterns), c.want)
+		check.Put(t, dir+"/cmdline", c.cmdline, 0o600)
+		check.Put(t, dir+"/environ", c.environ, 0o600)
+		check.Equal(t, what, files.memory(dir, c.patterns), c.want)
 	}
 }
 
 // Who is left alone is marked and lives, with all that descends from it, and nobody else.
 func TestAllow(t *testing.T) {
 	tree, f := New(), newFamily(t)
-	linked := rig.Linked(t, "daemon-by-file")
+	linked := check.Linked(t, "daemon-by-file")
 	byFile := command("@named", "other", "@stay", "byFile")
 	byFile.Path = linked
 	f.start(byFile)
 	f.grow("@named agent @fork agent @fork below @stay deep", "@fork parent @named agent @stay inner", "@named agent @stay main")
-	rig.NoError(t, os.Remove(linked)) // a program may be replaced while it runs
+	check.NoError(t, os.Remove(linked)) // a program may be replaced while it runs
 	tree.Allow([]string{"agent", "daemon-by-file"}, f.pids["main"])
 
 	stay := []string{"agent", "below", "deep", "byFile", "inner"}
 	for label, p := range f.find(t, tree) {
-		rig.Equal(t, label+" is allowed", p.Allowed, slices.Contains(stay, label))
+		check.Equal(t, label+" is allowed", p.Allowed, slices.Contains(stay, label))
 	}
 	f.mustBe(t, "Kill hit", killed(t, tree.Kill), "parent", "main")
 	for _, label := range []string{"parent", "main"} {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // A PID 1 finds those that came in from outside, and what they have started. One that nobody has reaped outside is no more.
@@ -16,7 +16,7 @@ func TestEntrants(t *testing.T) {
 	var pids []int
 	var all []*exec.Cmd
 	for range 3 {
-		all = append(all, rig.Bystander(t))
+		all = append(all, check.Bystander(t))
 		pids = append(pids, all[len(all)-1].Process.Pid)
 	}
 	entrant, below, zombie := pids[0], pids[1], pids[2]
@@ -31,7 +31,7 @@ func TestEntrants(t *testing.T) {
 
 	found := func() (pids []int, entered []bool) {
 		view, err := tree.Look()
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		for _, p := range view.Found {
 			pids, entered = append(pids, p.Pid), append(entered, p.Entered)
 		}
@@ -46,14 +46,14 @@ func TestEntrants(t *testing.T) {
 	}
 	tree.self, tree.descriptors = 1, 1<<10
 	pids, entered := found()
-	rig.Equal(t, "whom PID 1 finds", fmt.Sprint(pids, entered), fmt.Sprint([]int{entrant, below}, []bool{true, false}))
-	rig.Equal(t, "that there are entrants", tree.HasEntrants(), true)
-	rig.NoError(t, all[0].Process.Kill())
+	check.Equal(t, "whom PID 1 finds", fmt.Sprint(pids, entered), fmt.Sprint([]int{entrant, below}, []bool{true, false}))
+	check.Equal(t, "that there are entrants", tree.HasEntrants(), true)
+	check.NoError(t, all[0].Process.Kill())
 	enter(entrant, 0, "Z (zombie)", "")
-	rig.Equal(t, "that one may have left a child", tree.HasEntrants(), true)
+	check.Equal(t, "that one may have left a child", tree.HasEntrants(), true)
 	for _, one := range all {
 		_ = one.Process.Kill()
 		_ = one.Wait()
 	}
-	rig.Equal(t, "that there are entrants, as one is a zombie", tree.HasEntrants(), false)
+	check.Equal(t, "that there are entrants, as one is a zombie", tree.HasEntrants(), false)
 }

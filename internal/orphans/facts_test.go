@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +25,7 @@ func TestDescends(t *testing.T) {
 		os.Getpid(): {}, os.Getppid(): {}, outside.pids["outside"]: {}, 1: {}, 0: {}, -1: {}, 1 << 30: {},
 	} {
 		got := [2]bool{tree.Descends(pid), childrenOnly.Descends(pid)}
-		rig.Equal(t, fmt.Sprintf("Descends(%d), with and without /proc", pid), got, want)
+		check.Equal(t, fmt.Sprintf("Descends(%d), with and without /proc", pid), got, want)
 	}
 }
 
@@ -38,28 +38,28 @@ func TestEarlier(t *testing.T) {
 			f.grow("@fork early @stay below")
 			tree := New()
 			tree.childrenOnly, tree.usePidfds = childrenOnly, way != "no pidfds"
-			rig.Equal(t, "none is noted: OnlyEarlier", tree.OnlyEarlier(), false)
-			rig.NoError(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
-			rig.Equal(t, "there is nobody else: OnlyEarlier", tree.OnlyEarlier(), true)
+			check.Equal(t, "none is noted: OnlyEarlier", tree.OnlyEarlier(), false)
+			check.NoError(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
+			check.Equal(t, "there is nobody else: OnlyEarlier", tree.OnlyEarlier(), true)
 			f.grow("@stay late")
-			rig.Equal(t, "there is somebody else: OnlyEarlier", tree.OnlyEarlier(), false)
+			check.Equal(t, "there is somebody else: OnlyEarlier", tree.OnlyEarlier(), false)
 			f.find(t, tree, "late")
 			// Without /proc every child counts.
 			for label, want := range map[string]bool{"early": childrenOnly, "below": false, "late": true} {
-				rig.Equal(t, "Descends: "+label, tree.Descends(f.pids[label]), want)
+				check.Equal(t, "Descends: "+label, tree.Descends(f.pids[label]), want)
 			}
 			f.mustBe(t, "Kill hit", killed(t, tree.Kill), "late")
-			rig.NoError(t, errors.Join(unix.Kill(f.pids["early"], 0), unix.Kill(f.pids["below"], 0)))
+			check.NoError(t, errors.Join(unix.Kill(f.pids["early"], 0), unix.Kill(f.pids["below"], 0)))
 
 			// Its pid is another's once it was reaped.
 			f.kill("early")
 			_, _ = unix.Wait4(f.pids["early"], nil, 0, nil)
 			tree.Reaped(f.pids["early"])
 			_, noted := tree.earlier[f.pids["early"]]
-			rig.Equal(t, "one that was reaped is noted", noted, false)
+			check.Equal(t, "one that was reaped is noted", noted, false)
 			// What it has left is not of the tree either, but who has that pid with another start is.
 			_, found := look(t, tree)[f.pids["below"]]
-			rig.Equal(t, "Look finds a child of the early one", found && !childrenOnly, false)
+			check.Equal(t, "Look finds a child of the early one", found && !childrenOnly, false)
 		})
 	}
 }
@@ -83,14 +83,14 @@ func TestAutoreap(t *testing.T) {
 		if p.Parent != os.Getpid() || !tree.autoreap || p.kept.pidfd < 0 {
 			t.Errorf("it is signalled by its pid: %+v", p)
 		}
-		rig.NoError(t, tree.Signal(p, unix.SIGKILL))
+		check.NoError(t, tree.Signal(p, unix.SIGKILL))
 		for unix.Kill(pid, 0) != unix.ESRCH {
 			runtime.Gosched()
 		}
 		_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		rig.Equal(t, "wait4", err, unix.ECHILD)
-		rig.NoError(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
-		rig.Equal(t, "whom KillChildren hits", killed(t, tree.KillChildren), []int(nil))
+		check.Equal(t, "wait4", err, unix.ECHILD)
+		check.NoError(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
+		check.Equal(t, "whom KillChildren hits", killed(t, tree.KillChildren), []int(nil))
 	}
 }
 
@@ -103,9 +103,9 @@ func TestAlive(t *testing.T) {
 		}
 		return are
 	}
-	rig.Equal(t, "those alive with one thread", alive("RSDTtIZX", 1), "RSDTtI")
-	rig.Equal(t, "those alive with none", alive("ZX", 0), "")
-	rig.Equal(t, "those alive of which only the first thread has ended", alive("Z", 2), "Z")
+	check.Equal(t, "those alive with one thread", alive("RSDTtIZX", 1), "RSDTtI")
+	check.Equal(t, "those alive with none", alive("ZX", 0), "")
+	check.Equal(t, "those alive of which only the first thread has ended", alive("Z", 2), "Z")
 }
 
 func TestEnviron(t *testing.T) {
@@ -117,7 +117,7 @@ func TestEnviron(t *testing.T) {
 		strings.Repeat("f="+long+"\x00", 20) + "LAST=is not read\x00": {},
 		"": {},
 	} {
-		rig.Put(t, dir+"/environ", text, 0o600)
+		check.Put(t, dir+"/environ", text, 0o600)
 		if got, err := files.environ(dir, names); err != nil || !maps.Equal(got, want) {
 			t.Errorf("%.40q: %.100q, %v", text, got, err)
 		}

@@ -14,12 +14,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
-	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
-	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/programs"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
+	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 	"golang.org/x/sys/unix"
 )
 
@@ -123,7 +123,7 @@ func program(words []string) {
 // family is a tree of real processes below this one.
 type family struct {
 	t     *testing.T
-	lines *rig.Lines
+	lines *check.Lines
 	ends  []*os.File // of two pipes: processes write to the one, and read from the other
 	hold  *os.File   // the other end of the second one
 	pids  map[string]int
@@ -138,8 +138,8 @@ func newFamily(t *testing.T) *family {
 	t.Helper()
 	heard, said, err := os.Pipe()
 	until, hold, err2 := os.Pipe()
-	rig.NoError(t, errors.Join(err, err2))
-	f := &family{t, rig.NewLines(t, heard), []*os.File{said, until}, hold, map[string]int{}, nil}
+	check.NoError(t, errors.Join(err, err2))
+	f := &family{t, check.NewLines(t, heard), []*os.File{said, until}, hold, map[string]int{}, nil}
 	if outside == nil && !inNamespace {
 		outside = f
 		cmd := command("@double", "@stay", "outside")
@@ -147,7 +147,7 @@ func newFamily(t *testing.T) *family {
 		outside.start(cmd) // before this process is a subreaper
 		return newFamily(t)
 	}
-	rig.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	check.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	t.Cleanup(f.end)
 	return f
 }
@@ -162,12 +162,12 @@ func (f *family) start(cmd *exec.Cmd, files ...*os.File) *exec.Cmd {
 	cmd.ExtraFiles = slices.Concat(f.ends, files)
 	err := make(chan error)
 	onMain <- func() { err <- cmd.Start() }
-	rig.NoError(f.t, <-err)
+	check.NoError(f.t, <-err)
 	f.cmds = append(f.cmds, cmd)
 	for i, word := range cmd.Args {
 		switch word {
 		case "@double":
-			rig.NoError(f.t, cmd.Wait())
+			check.NoError(f.t, cmd.Wait())
 		case "@stay", "@fork", "@headless":
 			for label := cmd.Args[i+1]; f.pids[label] == 0; {
 				var who string
@@ -195,14 +195,14 @@ func (f *family) grow(lines ...string) {
 func (f *family) allSleep() {
 	f.t.Helper()
 	for label, pid := range f.pids {
-		rig.Until(f.t, label+" sleeps", func() bool { return procfs.Sleeps(pid) })
+		check.Until(f.t, label+" sleeps", func() bool { return procfs.Sleeps(pid) })
 	}
 }
 
 // kill ends the process with this label.
 func (f *family) kill(label string) {
 	f.t.Helper()
-	rig.MustKill(f.t, cmp.Or(f.pids[label], 1<<30), unix.SIGKILL) // 0 would stand for this group
+	check.MustKill(f.t, cmp.Or(f.pids[label], 1<<30), unix.SIGKILL) // 0 would stand for this group
 }
 
 // end lets every process end, and reaps until none is left: they all come to this subreaper. Nothing has reached the process
@@ -220,7 +220,7 @@ func (f *family) end() {
 		return
 	}
 	outside.lines.T = f.t
-	rig.NoError(f.t, unix.Kill(outside.pids["outside"], unix.SIGUSR2))
+	check.NoError(f.t, unix.Kill(outside.pids["outside"], unix.SIGUSR2))
 	outside.lines.WantNext("SIGUSR2 outside") // SIGUSR1 would be there before this one
 }
 
@@ -243,8 +243,8 @@ func withOwnPids(t *testing.T, body func(t *testing.T)) {
 	_, err := os.Stat(last)
 	need.That(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
 	if inNamespace {
-		rig.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-		rig.NoError(t, unix.Mount("proc", "/proc", "proc", 0, ""))
+		check.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		check.NoError(t, unix.Mount("proc", "/proc", "proc", 0, ""))
 		body(t)
 		return
 	}

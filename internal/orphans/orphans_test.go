@@ -13,11 +13,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,7 +28,7 @@ func ways(t *testing.T, test func(t *testing.T, tree *Tree)) {
 		byChildren, pidfds, autoreap := way&4 == 0, way&2 == 0, way&1 == 0
 		t.Run(fmt.Sprintf("children=%t,pidfds=%t,autoreap=%t", byChildren, pidfds, autoreap), func(t *testing.T) {
 			tree := New()
-			rig.NoError(t, tree.prepare())
+			check.NoError(t, tree.prepare())
 			need.That(t, tree.byChildren, "/proc/PID/task/TID/children (CONFIG_PROC_CHILDREN)")
 			fd, err := unix.PidfdOpen(os.Getpid(), 0)
 			need.That(t, err == nil, "pidfd_open(2)")
@@ -36,7 +36,7 @@ func ways(t *testing.T, test func(t *testing.T, tree *Tree)) {
 			tree.byChildren, tree.usePidfds, tree.autoreap = byChildren, pidfds, autoreap
 			test(t, tree)
 			way := [3]bool{tree.byChildren, tree.usePidfds, tree.autoreap}
-			rig.Equal(t, "the way in which it looked", way, [3]bool{byChildren, pidfds, autoreap})
+			check.Equal(t, "the way in which it looked", way, [3]bool{byChildren, pidfds, autoreap})
 			tree.release()
 			_ = unix.Close(tree.Dir)
 		})
@@ -53,7 +53,7 @@ func (t *Tree) release() {
 func look(t *testing.T, tree *Tree) map[int]Process {
 	t.Helper()
 	view, err := tree.Look()
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	found := map[int]Process{}
 	for _, p := range view.Found {
 		_, twice := found[p.Pid]
@@ -83,8 +83,8 @@ func (f *family) find(t *testing.T, tree *Tree, labels ...string) map[string]Pro
 func killed(t *testing.T, kill func() (hit, refused []int, err error)) []int {
 	t.Helper()
 	hit, refused, err := kill()
-	rig.NoError(t, err)
-	rig.Equal(t, "who refuses it", append([]int{}, refused...), []int{})
+	check.NoError(t, err)
+	check.Equal(t, "who refuses it", append([]int{}, refused...), []int{})
 	return hit
 }
 
@@ -116,7 +116,7 @@ func TestLook(t *testing.T) {
 	f.zombie() // which is not alive
 	self, ownGroup := os.Getpid(), unix.Getpgrp()
 	ownSession, err := unix.Getsid(0)
-	rig.NoError(t, err)
+	check.NoError(t, err)
 
 	ways(t, func(t *testing.T, tree *Tree) {
 		found := f.find(t, tree)
@@ -130,7 +130,7 @@ func TestLook(t *testing.T) {
 			"daemon":     {self, f.pids["daemon"], f.pids["daemon"]},
 		} {
 			p := found[label]
-			rig.Equal(t, label+": its parent, group and session", [3]int{p.Parent, p.Group, p.Session}, want)
+			check.Equal(t, label+": its parent, group and session", [3]int{p.Parent, p.Group, p.Session}, want)
 			if p.Start < before-proc.Tick || p.Start > after || p.Threads < 2 {
 				t.Errorf("%s started between %v and %v, and has several threads: %+v", label, before, after, p)
 			}
@@ -138,14 +138,14 @@ func TestLook(t *testing.T) {
 		if p := found["headless"]; p.State == 'Z' || p.thread == p.Pid || p.Threads < 2 {
 			t.Errorf("the process without its first thread: %+v", p)
 		}
-		rig.Equal(t, "the name", found["named"].Name, name)
+		check.Equal(t, "the name", found["named"].Name, name)
 		tree.release()
 		before := procfs.CountFDs(t, self)
 		for range 20 {
 			f.find(t, tree)
 		}
 		tree.release()
-		rig.Equal(t, "how many descriptors 20 looks have left open", max(procfs.CountFDs(t, self)-before, 0), 0)
+		check.Equal(t, "how many descriptors 20 looks have left open", max(procfs.CountFDs(t, self)-before, 0), 0)
 	})
 }
 
@@ -162,13 +162,13 @@ func TestHolds(t *testing.T) {
 	again := func(file *os.File, mode int) *os.File {
 		return self.Open(t, fmt.Sprintf("/proc/self/fd/%d", file.Fd()), mode)
 	}
-	outR, outW := rig.Pipe(t)
-	_, errW := rig.Pipe(t)
-	_, otherW := rig.Pipe(t)
-	near, far := rig.Socketpair(t)
+	outR, outW := check.Pipe(t)
+	_, errW := check.Pipe(t)
+	_, otherW := check.Pipe(t)
+	near, far := check.Socketpair(t)
 	null, file := self.Open(t, os.DevNull, os.O_RDWR), self.Open(t, filepath.Join(t.TempDir(), "log"), os.O_RDWR|os.O_CREATE)
 	named := filepath.Join(t.TempDir(), "fifo")
-	rig.NoError(t, unix.Mkfifo(named, 0o600))
+	check.NoError(t, unix.Mkfifo(named, 0o600))
 	fifo := self.Open(t, named, os.O_RDWR)
 	for label, files := range map[string][]*os.File{
 		"none":                 nil,
@@ -215,7 +215,7 @@ func TestHolds(t *testing.T) {
 		"closed streams":    {nil, nil, nil},
 	} {
 		for label, p := range f.find(t, treeOf(t, c.stdout, c.stderr)) {
-			rig.Equal(t, what+": what is held by "+label, p.Holds, Holds(c.want[label]))
+			check.Equal(t, what+": what is held by "+label, p.Holds, Holds(c.want[label]))
 		}
 	}
 	// Each process may hold a pipe without a name.
@@ -223,7 +223,7 @@ func TestHolds(t *testing.T) {
 	tree.streams = [2]stream{unreadable, ""}
 	for _, p := range look(t, tree) {
 		held, known := p.Holds.Held()
-		rig.Equal(t, "what is held, and whether more may be", fmt.Sprint(held, known, p.Holds.May()), fmt.Sprint(0, false, Stdout))
+		check.Equal(t, "what is held, and whether more may be", fmt.Sprint(held, known, p.Holds.May()), fmt.Sprint(0, false, Stdout))
 	}
 	if held, known := (Holding{}).Held(); held != 0 || known {
 		t.Errorf("of what nobody has asked is known: %v, %t", held, known)
@@ -238,11 +238,11 @@ func TestSignalReachesExactlyOne(t *testing.T) {
 		all, found := []string{"first", "second", "below", "daemon"}, map[string]Process{}
 		for _, target := range all {
 			found = f.find(t, tree)
-			rig.NoError(t, tree.Signal(found[target], unix.SIGUSR1))
+			check.NoError(t, tree.Signal(found[target], unix.SIGUSR1))
 			f.lines.WantNext("SIGUSR1 " + target)
 			// SIGUSR1 would be there before SIGUSR2.
 			for _, l := range all {
-				rig.NoError(t, tree.Signal(found[l], unix.SIGUSR2))
+				check.NoError(t, tree.Signal(found[l], unix.SIGUSR2))
 				f.lines.WantNext("SIGUSR2 " + l)
 			}
 		}
@@ -251,7 +251,7 @@ func TestSignalReachesExactlyOne(t *testing.T) {
 		f.lines.WantNext("reaped parent")
 		for _, when := range []string{"a zombie", "reaped"} {
 			for _, label := range []string{"first", "below"} {
-				rig.Equal(t, label+", "+when, tree.Signal(found[label], unix.SIGTERM), nil)
+				check.Equal(t, label+", "+when, tree.Signal(found[label], unix.SIGTERM), nil)
 			}
 			_, _ = unix.Wait4(f.pids["first"], nil, 0, nil)
 		}
@@ -266,9 +266,9 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 			for _, label := range []string{"child", "below"} {
 				f, old := comesAgain(t, label, tree)
 				if label == "child" || tree.usePidfds { // else what has the pid now is a child of this process, and so of the tree
-					rig.NoError(t, tree.Signal(old, unix.SIGUSR1))
+					check.NoError(t, tree.Signal(old, unix.SIGUSR1))
 					// SIGUSR1 would be there before SIGUSR2.
-					rig.NoError(t, unix.Kill(old.Pid, unix.SIGUSR2))
+					check.NoError(t, unix.Kill(old.Pid, unix.SIGUSR2))
 					f.lines.WantNext("SIGUSR2 other")
 				}
 				if now, found := look(t, tree)[old.Pid]; !found || now.kept == old.kept {
@@ -284,7 +284,7 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 // tries, because a thread of this process or of another may get the pid first.
 func comesAgain(t *testing.T, label string, tree *Tree) (f *family, old Process) {
 	t.Helper()
-	rig.Until(t, "the pid of "+label+" comes again", func() bool {
+	check.Until(t, "the pid of "+label+" comes again", func() bool {
 		f = newFamily(t)
 		f.grow("@fork parent @stay below", "@stay child")
 		old = f.find(t, tree)[label]
@@ -319,16 +319,16 @@ func TestVerify(t *testing.T) {
 	need.That(t, err == nil, "pidfd_open(2)")
 	_, _ = unix.Wait4(ended, nil, 0, nil)
 	tree := New()
-	rig.NoError(t, tree.prepare())
+	check.NoError(t, tree.prepare())
 	parent := Process{Pid: f.pids["parent"], Parent: os.Getpid(), Threads: 1, kept: &kept{pidfd: -1}}
 	parentOf := func(label string) int {
 		p, _ := tree.verify(f.pids[label], parent)
 		return p.Parent
 	}
-	rig.Equal(t, "the parent of a child of its parent", parentOf("below"), parent.Pid)
-	rig.Equal(t, "the parent of a child of this process by now", parentOf("child"), os.Getpid())
+	check.Equal(t, "the parent of a child of its parent", parentOf("below"), parent.Pid)
+	check.Equal(t, "the parent of a child of this process by now", parentOf("child"), os.Getpid())
 	parent.kept.pidfd = reaped
-	rig.Equal(t, "the parent of a child of who has the parent's pid now", parentOf("below"), 0)
+	check.Equal(t, "the parent of a child of who has the parent's pid now", parentOf("below"), 0)
 	tree.release()
 	_ = unix.Close(reaped)
 }
@@ -348,7 +348,7 @@ func TestKill(t *testing.T) {
 		slices.Sort(hit)
 		f.mustBe(t, "Kill hit", slices.Compact(hit), slices.Collect(maps.Keys(f.pids))...)
 		none := [3]int{len(killed(t, tree.Kill)), len(look(t, tree)), len(tree.known)}
-		rig.Equal(t, "in an empty tree, how many Kill hits, are found, and are known", none, [3]int{})
+		check.Equal(t, "in an empty tree, how many Kill hits, are found, and are known", none, [3]int{})
 	})
 }
 
@@ -356,36 +356,36 @@ func TestKill(t *testing.T) {
 // in it, which was found and is not reaped. A process of another group has to be found.
 func TestKillChildrenEndsTheGroup(t *testing.T) {
 	tree := New()
-	rig.NoError(t, tree.prepare())
+	check.NoError(t, tree.prepare())
 	f := newFamily(t)
 	f.grow("@group @fork main @stay follower", "@group @fork other @fork middle @stay below")
 	tree.Allow(nil, f.pids["main"])
 	before := tree.hasGroup()
 	look(t, tree)
-	rig.Equal(t, "hasGroup, before a look and after it", [2]bool{before, tree.hasGroup()}, [2]bool{false, true})
+	check.Equal(t, "hasGroup, before a look and after it", [2]bool{before, tree.hasGroup()}, [2]bool{false, true})
 	killed(t, tree.KillChildren)
 	for _, label := range []string{"main", "follower", "other"} {
-		rig.Until(t, label+" was killed, and reaped", func() bool {
+		check.Until(t, label+" was killed, and reaped", func() bool {
 			pid, err := unix.Wait4(f.pids[label], nil, unix.WNOHANG, nil)
 			return pid > 0 || err == unix.ECHILD // the main child may have reaped its own child
 		})
 		tree.Reaped(f.pids[label])
-		rig.Equal(t, "with "+label+" reaped, hasGroup", tree.hasGroup(), false)
+		check.Equal(t, "with "+label+" reaped, hasGroup", tree.hasGroup(), false)
 	}
-	rig.NoError(t, errors.Join(unix.Kill(f.pids["middle"], 0), unix.Kill(f.pids["below"], 0)))
+	check.NoError(t, errors.Join(unix.Kill(f.pids["middle"], 0), unix.Kill(f.pids["below"], 0)))
 }
 
 // A process of another user, which may not be signalled or looked into, is told of, and neither is taken for one that has ended
 // nor for one that holds nothing.
 func TestNotAllowed(t *testing.T) {
 	f := newFamily(t)
-	_, outW := rig.Pipe(t)
+	_, outW := check.Pipe(t)
 	tree := treeOf(t, outW, nil)
 	f.grow("@stay child", "@fork parent @stay below")
 	need.That(t, os.Getuid() == 0, "root, to be another user for a while")
 	const nobody = 65534
-	rig.NoError(t, syscall.Setresuid(nobody, nobody, 0))
-	defer func() { rig.NoError(t, syscall.Setresuid(0, 0, 0)) }()
+	check.NoError(t, syscall.Setresuid(nobody, nobody, 0))
+	defer func() { check.NoError(t, syscall.Setresuid(0, 0, 0)) }()
 
 	look(t, tree) // reads the facts
 	tree.Allow([]string{"env:A=b"}, 0)
@@ -394,7 +394,7 @@ func TestNotAllowed(t *testing.T) {
 		look(t, tree)
 		return tree.reader.steps.Load() - before
 	}
-	rig.Equal(t, "what the first look reads, because no other try would help", stepsOfLook(), stepsOfLook())
+	check.Equal(t, "what the first look reads, because no other try would help", stepsOfLook(), stepsOfLook())
 	for _, p := range f.find(t, tree) {
 		if p.Parent != os.Getpid() && p.kept.pidfd < 0 {
 			t.Errorf("no pidfd tells %d from a process that gets its pid", p.Pid)
@@ -408,10 +408,10 @@ func TestNotAllowed(t *testing.T) {
 		}
 	}
 	hit, refused, err := tree.Kill()
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	f.mustBe(t, "Kill hit", hit)
 	f.mustBe(t, "Kill was refused", refused, "child", "parent", "below")
-	rig.Equal(t, "though one process may not be signalled, pidfds are used", tree.usePidfds, true)
+	check.Equal(t, "though one process may not be signalled, pidfds are used", tree.usePidfds, true)
 	if now, err := tree.Traffic(); err == nil || now.Sum != 0 {
 		t.Errorf("Traffic: %+v, and no error names a process that may read from standard input", now)
 	}
@@ -420,19 +420,19 @@ func TestNotAllowed(t *testing.T) {
 // Without /proc the children are found, and nothing is known of them but that they live.
 func TestLookWithoutProc(t *testing.T) {
 	f := newFamily(t)
-	_, outW := rig.Pipe(t)
+	_, outW := check.Pipe(t)
 	f.grow("@fork child @stay below", "@stay other")
 	pids := f.pidsOf([]string{"child", "other"})
 	self.WithoutRoot(t, func() {
 		tree := treeOf(t, outW, outW)
-		rig.Equal(t, "standard output and standard error, which are pipes", tree.streams, [2]stream{unreadable, unreadable})
+		check.Equal(t, "standard output and standard error, which are pipes", tree.streams, [2]stream{unreadable, unreadable})
 		tree.pidMax = slices.Max(pids) + 1
 		for range 2 {
 			for _, p := range f.find(t, tree, "child", "other") {
 				if p.State != '?' || p.Parent != os.Getpid() || !p.Alive() {
 					t.Errorf("found %+v", p)
 				}
-				rig.NoError(t, tree.Signal(p, 0))
+				check.NoError(t, tree.Signal(p, 0))
 			}
 		}
 		if view, err := tree.Look(); err != nil || !view.Nameless {
@@ -444,7 +444,7 @@ func TestLookWithoutProc(t *testing.T) {
 		for _, pid := range pids {
 			self.AwaitEnd(t, pid)
 			_, found := look(t, tree)[pid]
-			rig.Equal(t, "a look finds the zombie", found, false)
+			check.Equal(t, "a look finds the zombie", found, false)
 		}
 	})
 }
@@ -463,9 +463,9 @@ func TestCommandLine(t *testing.T) {
 		"of nobody":                          {Pid: 1 << 30, Name: "of nobody", kept: &kept{}},
 		"a zombie":                           f.zombie(), // which has no arguments any more
 	} {
-		rig.Equal(t, "CommandLine", tree.CommandLine(p), want)
+		check.Equal(t, "CommandLine", tree.CommandLine(p), want)
 	}
-	rig.Equal(t, "a zombie", tree.Details(f.zombie(), []string{"PATH"}).Variables, map[string]string(nil))
+	check.Equal(t, "a zombie", tree.Details(f.zombie(), []string{"PATH"}).Variables, map[string]string(nil))
 }
 
 // A pid that another process has got since is not signalled: without a pidfd by its parent, on a kernel that may reap by itself
@@ -474,19 +474,19 @@ func TestSignalSparesWhoGotThePid(t *testing.T) {
 	f := newFamily(t)
 	f.grow("@stay child")
 	tree := New()
-	rig.NoError(t, tree.prepare())
+	check.NoError(t, tree.prepare())
 	const noParent = 1 << 22 // PID_MAX_LIMIT in proc_sys_kernel(5)
-	rig.Equal(t, "to no descendant", tree.send(os.Getppid(), noParent, -1, 0), unix.ESRCH)
+	check.Equal(t, "to no descendant", tree.send(os.Getppid(), noParent, -1, 0), unix.ESRCH)
 	tree.autoreap = true
 	for _, pid := range []int{outside.pids["outside"], 1 << 30} {
-		rig.Equal(t, fmt.Sprint("SIGKILL to ", pid), tree.send(pid, tree.self, -1, unix.SIGKILL), unix.ESRCH)
+		check.Equal(t, fmt.Sprint("SIGKILL to ", pid), tree.send(pid, tree.self, -1, unix.SIGKILL), unix.ESRCH)
 	}
 	for range 2 { // then a zombie, which is a child
-		rig.NoError(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
+		check.NoError(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
 		self.AwaitEnd(t, f.pids["child"])
 	}
 	before, now := &kept{pidfd: -1}, &kept{pidfd: -1}
 	tree.known[os.Getppid()] = now
-	rig.NoError(t, tree.Signal(Process{Pid: os.Getppid(), kept: before}, 0))
-	rig.Equal(t, "one or another process with the pid was signalled", before.signaled || now.signaled, false)
+	check.NoError(t, tree.Signal(Process{Pid: os.Getppid(), kept: before}, 0))
+	check.Equal(t, "one or another process with the pid was signalled", before.signaled || now.signaled, false)
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +32,7 @@ func newFakeProc(t *testing.T) (f fakeProc, tree *Tree) {
 func (f fakeProc) children(n int) (pids []int) {
 	f.t.Helper()
 	for range n {
-		pid := rig.Bystander(f.t).Process.Pid
+		pid := check.Bystander(f.t).Process.Pid
 		f.put(pid, "task/"+strconv.Itoa(pid)+"/children", "")
 		f.put(pid, "status", statusOf(pid, os.Getpid(), "some", "S (sleeping)", 16, 1))
 		f.put(pid, "stat", fmt.Sprintf("%d (some) S 7 8 9 34816 8 4194304 220 0 0 0 1 2 0 0 20 0 3 0 4711 5660672 256\n", pid))
@@ -55,14 +55,14 @@ func statusOf(pid, parent int, name, state string, code, threads int) string {
 
 func (f fakeProc) put(pid int, name, text string) (path string) {
 	f.t.Helper()
-	return rig.Put(f.t, filepath.Join(f.dir, strconv.Itoa(pid), name), text, 0o600)
+	return check.Put(f.t, filepath.Join(f.dir, strconv.Itoa(pid), name), text, 0o600)
 }
 
 func (f fakeProc) fifo(pid int, name string) (path string) {
 	f.t.Helper()
 	path = filepath.Join(f.dir, strconv.Itoa(pid), name)
 	_ = os.Remove(path)
-	rig.NoError(f.t, unix.Mkfifo(path, 0o600))
+	check.NoError(f.t, unix.Mkfifo(path, 0o600))
 	return path
 }
 
@@ -85,7 +85,7 @@ func (f fakeProc) whileRead(pid int, name, text string, do func() error) (wait f
 	return func() {
 		f.t.Helper()
 		self.Open(f.t, path, os.O_RDONLY|unix.O_NONBLOCK) // or, if nobody has read it, nothing would end the wait
-		rig.NoError(f.t, <-done)
+		check.NoError(f.t, <-done)
 	}
 }
 
@@ -106,12 +106,12 @@ func TestReaderIsHeld(t *testing.T) {
 		return told
 	}
 	for range 2 {
-		rig.Equal(t, "of whom the reader tells", told(look(t, tree)), []bool{true, false, false})
+		check.Equal(t, "of whom the reader tells", told(look(t, tree)), []bool{true, false, false})
 	}
-	rig.Equal(t, "the last one", tree.CommandLine(look(t, tree)[pids[2]]), "some")
-	rig.NoError(t, end.Close())
-	rig.Until(t, "the reader is back", func() bool { return !tree.reader.busy.Load() })
-	rig.Equal(t, "of whom it tells when it is back", told(look(t, tree)), []bool{true, false, true})
+	check.Equal(t, "the last one", tree.CommandLine(look(t, tree)[pids[2]]), "some")
+	check.NoError(t, end.Close())
+	check.Until(t, "the reader is back", func() bool { return !tree.reader.busy.Load() })
+	check.Equal(t, "of whom it tells when it is back", told(look(t, tree)), []bool{true, false, true})
 }
 
 // One that is in uninterruptible sleep at the first look, as many are for a moment, has its details read soon after.
@@ -124,7 +124,7 @@ func TestDetailsAreReadAgain(t *testing.T) {
 	wait := proc.whileRead(pid, thread, statusOf(pid, os.Getpid(), "some", "D (disk sleep)", 16, 1), func() error {
 		return os.Rename(later, filepath.Join(filepath.Dir(later), thread))
 	})
-	rig.Equal(t, "its variables", tree.Details(look(t, tree)[pid], []string{"A"}).Variables, map[string]string{"A": "b"})
+	check.Equal(t, "its variables", tree.Details(look(t, tree)[pid], []string{"A"}).Variables, map[string]string{"A": "b"})
 	wait()
 }
 
@@ -134,7 +134,7 @@ func TestCommandLineIsReadAgain(t *testing.T) {
 	pid := proc.children(1)[0]
 	for _, c := range [][2]string{{"sh\x00a\x00", "sh a"}, {"sh\x00b\x00", "sh b"}, {"", "sh b"}} { // the last time it exits
 		proc.put(pid, "cmdline", c[0])
-		rig.Equal(t, "its command line", tree.CommandLine(look(t, tree)[pid]), c[1])
+		check.Equal(t, "its command line", tree.CommandLine(look(t, tree)[pid]), c[1])
 	}
 }
 
@@ -175,13 +175,13 @@ func TestFactsAreReadAgain(t *testing.T) {
 				t.Fatalf("the first look finds %+v", found)
 			}
 			if c.signalled {
-				rig.NoError(t, tree.Signal(p, 0))
+				check.NoError(t, tree.Signal(p, 0))
 			}
 			proc.put(pid, "status", statusOf(pid, os.Getpid(), c.program, some, c.codeNow, 1))
 			proc.listed(pid)
 			before := tree.reader.steps.Load()
 			look(t, tree)
-			rig.Equal(t, "the second look reads facts", tree.reader.steps.Load() > before, c.want)
+			check.Equal(t, "the second look reads facts", tree.reader.steps.Load() > before, c.want)
 		})
 	}
 }

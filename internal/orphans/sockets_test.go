@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +17,7 @@ func TestSurroundings(t *testing.T) {
 	f := newFamily(t)
 	fileOf := func(c interface{ File() (*os.File, error) }) *os.File {
 		file, err := c.File()
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		t.Cleanup(func() { _ = file.Close() })
 		return file
 	}
@@ -30,10 +30,10 @@ func TestSurroundings(t *testing.T) {
 	tcp, tcpAt := listen("127.0.0.1:0")
 	six, sixAt := listen("[::1]:0")
 	connected, err := net.Dial("tcp", tcpAt)
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	defer func() { _ = connected.Close() }()
 	here, err := os.Getwd()
-	rig.NoError(t, err)
+	check.NoError(t, err)
 
 	server := command("@stay", "server")
 	server.Dir = t.TempDir()
@@ -55,13 +55,13 @@ func TestSurroundings(t *testing.T) {
 	for label, p := range f.find(t, tree) {
 		got := tree.Details(p, nil)
 		got.Variables = nil
-		rig.Equal(t, label, got, want[label])
+		check.Equal(t, label, got, want[label])
 	}
 	// It is asked once, and one that comes later is asked then.
 	late, lateAt := listen("127.0.0.1:0")
 	f.start(command("@stay", "late"), late)
 	f.allSleep()
-	rig.Equal(t, "with a new look", tree.Details(f.find(t, tree)["late"], nil).Listens, []string{lateAt})
+	check.Equal(t, "with a new look", tree.Details(f.find(t, tree)["late"], nil).Listens, []string{lateAt})
 }
 
 // The tables have words as the machine has them: these are of one with the small end first.

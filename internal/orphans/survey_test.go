@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // A survey begins with those without a child and ends with those that have one, and tells of each what it does.
@@ -19,7 +19,7 @@ func TestSurvey(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	need.That(t, err == nil, "the loopback")
 	socket, err := l.(*net.TCPListener).File()
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	defer func() { _, _ = l.Close(), socket.Close() }()
 	f := newFamily(t)
 	f.grow("@fork wrapper @fork inner @stay leaf", "@double @fork pair @stay one", "@headless headless")
@@ -27,7 +27,7 @@ func TestSurvey(t *testing.T) {
 	server.Env = append(os.Environ(), "FINI_TEST=a test")
 	f.start(server, socket)
 	for label, pid := range f.pids {
-		rig.Until(t, label+" sleeps", func() bool { return label == "headless" || procfs.Sleeps(pid) })
+		check.Until(t, label+" sleeps", func() bool { return label == "headless" || procfs.Sleeps(pid) })
 	}
 
 	tree := New()
@@ -42,13 +42,13 @@ func TestSurvey(t *testing.T) {
 		return names
 	}
 	seen, more, err := tree.Survey(100, []string{"FINI_TEST", "NONE"})
-	rig.NoError(t, err)
-	rig.Equal(t, "how many more", more, 0)
+	check.NoError(t, err)
+	check.Equal(t, "how many more", more, 0)
 	leaves, wrappers := order(seen)[:4], order(seen)[4:]
 	slices.Sort(leaves)
 	slices.Sort(wrappers)
-	rig.Equal(t, "the leaves", leaves, []string{"headless", "leaf", "one", "server"})
-	rig.Equal(t, "the wrappers", wrappers, []string{"inner", "pair", "wrapper"})
+	check.Equal(t, "the leaves", leaves, []string{"headless", "leaf", "one", "server"})
+	check.Equal(t, "the wrappers", wrappers, []string{"inner", "pair", "wrapper"})
 	for _, a := range seen {
 		label := labels[a.Pid]
 		isServer := label == "server"
@@ -66,7 +66,7 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("two of them are %q and %d more, %v", names, more, err)
 	}
 	// A survey spoils nothing for a look.
-	rig.Equal(t, "the next look", len(f.find(t, tree)), 7)
+	check.Equal(t, "the next look", len(f.find(t, tree)), 7)
 }
 
 // Whoever can't be read, or holds up the reader, is told of by name. The survey goes on, and so does what comes after it.
@@ -82,21 +82,21 @@ func TestSurveyOfStuckProcesses(t *testing.T) {
 	f.put(pids[1], "task/"+strconv.Itoa(pids[1])+"/status", statusOf(pids[1], os.Getpid(), "some", "R (running)", 16, 1))
 	end := f.holdUp(pids[2], "stat")
 	seen, more, err := tree.Survey(10, nil)
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	var got []string
 	for _, a := range seen {
 		got = append(got, string(a.State)+" "+a.CommandLine)
 	}
-	rig.Equal(t, "what is seen", got, []string{"D dead-end", "R some words", "S some", "S some"})
-	rig.Equal(t, "how many more", more, 0)
-	rig.Equal(t, "the CPU time of one that could be read", seen[1].CPU, 30*time.Millisecond)
+	check.Equal(t, "what is seen", got, []string{"D dead-end", "R some words", "S some", "S some"})
+	check.Equal(t, "how many more", more, 0)
+	check.Equal(t, "the CPU time of one that could be read", seen[1].CPU, 30*time.Millisecond)
 	_ = os.Remove(end.Name())
 	f.put(pids[2], "stat", "2 (some) S 7 8 9 34816 8 4194304 220 0 0 0 1 2 0 0 20 0 3 0 4711 5660672 256\n")
 	_ = end.Close()
-	rig.Until(t, "the reader is back", func() bool { return !tree.reader.busy.Load() })
+	check.Until(t, "the reader is back", func() bool { return !tree.reader.busy.Load() })
 	view, err := tree.Look()
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	for _, p := range view.Found[1:] {
-		rig.Equal(t, "when it started", p.Start, 47110*time.Millisecond)
+		check.Equal(t, "when it started", p.Start, 47110*time.Millisecond)
 	}
 }

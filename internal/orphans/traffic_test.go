@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,8 +25,8 @@ func TestParseIO(t *testing.T) {
 // What a process reads or writes counts if its descriptor 0 is this process's, and only then.
 func TestTraffic(t *testing.T) {
 	f := newFamily(t)
-	stdin, _ := rig.Pipe(t)
-	other, _ := rig.Pipe(t)
+	stdin, _ := check.Pipe(t)
+	other, _ := check.Pipe(t)
 	tree := New()
 	defer self.PutAt(t, 0, stdin)()
 	for label, from := range map[string]*os.File{"server": stdin, "beside": other} {
@@ -41,15 +41,15 @@ func TestTraffic(t *testing.T) {
 		// The kernel counts what a process has written after others can read it.
 		f.allSleep()
 		now, err := tree.Traffic()
-		rig.NoError(t, err)
-		rig.Equal(t, "one of them is in a system call for which a reader would wait", now.Busy, false)
+		check.NoError(t, err)
+		check.Equal(t, "one of them is in a system call for which a reader would wait", now.Busy, false)
 		return now.Sum
 	}
 	still := traffic()
-	rig.NoError(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
+	check.NoError(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
 	f.lines.WantNext("SIGUSR1 beside")
-	rig.Equal(t, "the sum when a process with another standard input has moved", traffic(), still)
-	rig.NoError(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
+	check.Equal(t, "the sum when a process with another standard input has moved", traffic(), still)
+	check.NoError(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
 	f.lines.WantNext("SIGUSR1 server")
 	if now := traffic(); now == still || still == 0 {
 		t.Errorf("the server wrote a line, and the sum is %d, was %d", now, still)

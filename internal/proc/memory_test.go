@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 func TestMemoryFiles(t *testing.T) {
@@ -24,12 +24,12 @@ func TestMemoryFiles(t *testing.T) {
 		"nothing":                 {""},
 		"no cgroup":               {"0:\n\n:::\n0::relative\n"},
 	} {
-		rig.MustRecord(t, what, memoryFiles(c[0]), c[1:]...)
+		check.MustRecord(t, what, memoryFiles(c[0]), c[1:]...)
 	}
 }
 
 func TestMemory(t *testing.T) {
-	counted := func(text string) string { return rig.Put(t, t.TempDir()+"/memory.events", text, 0o600) }
+	counted := func(text string) string { return check.Put(t, t.TempDir()+"/memory.events", text, 0o600) }
 	for what, c := range map[string]struct {
 		m    Memory
 		want uint64

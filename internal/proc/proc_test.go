@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +35,7 @@ func TestParseStart(t *testing.T) {
 		"too few fields":             {"42 (sleep) S 7 8 9\n", 0},
 		"nothing":                    {"", 0},
 	} {
-		rig.Equal(t, what, ParseStart([]byte(c.text)), c.want)
+		check.Equal(t, what, ParseStart([]byte(c.text)), c.want)
 	}
 }
 
@@ -58,12 +58,12 @@ func TestEach(t *testing.T) {
 		"to be ended": {"a end c", MaxText, []string{"a", "end"}},
 	} {
 		var got []string
-		err := files.Each(rig.Put(t, file, c.text, 0o600), ' ', c.limit, func(part []byte, whole bool) (more bool) {
+		err := files.Each(check.Put(t, file, c.text, 0o600), ' ', c.limit, func(part []byte, whole bool) (more bool) {
 			got = append(got, string(part)+map[bool]string{false: "+"}[whole])
 			return string(part) != "end"
 		})
-		rig.NoError(t, err)
-		rig.MustRecord(t, what, got, c.want...)
+		check.NoError(t, err)
+		check.MustRecord(t, what, got, c.want...)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestReadPids(t *testing.T) {
 		strings.Repeat("7", 1<<20):           nil,
 		strings.Trim(fmt.Sprint(many), "[]"): many,
 	} {
-		if got, err := files.ReadPids(rig.Put(t, file, text, 0o600)); err != nil || !slices.Equal(got, want) {
+		if got, err := files.ReadPids(check.Put(t, file, text, 0o600)); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%.40q: %d pids, %v, want %d", text, len(got), err, len(want))
 		}
 	}
@@ -106,12 +106,12 @@ func TestStatus(t *testing.T) {
 		"an empty line":            {"\n", Status{}},
 		"no state":                 {"Uid:\t0\t0\t0\t0\n", Status{}},
 	} {
-		rig.Put(t, dir+"/status", c.text, 0o600)
+		check.Put(t, dir+"/status", c.text, 0o600)
 		got, err := files.StatusIn(dir)
 		if err != nil {
 			got = Status{}
 		}
-		rig.Equal(t, what, got, c.want)
+		check.Equal(t, what, got, c.want)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestHasAutoreap(t *testing.T) {
 		"7.1.0": true, "7.1": true, "7.1-rc2": true, "7.10.3-arch1-1": true, "8.0.0": true, "10.0": true,
 		"": true, "x": true, "7": true, "7.x": true,
 	} {
-		rig.Equal(t, fmt.Sprintf("hasAutoreap(%q)", release), hasAutoreap(release), want)
+		check.Equal(t, fmt.Sprintf("hasAutoreap(%q)", release), hasAutoreap(release), want)
 	}
 }
 
@@ -138,7 +138,7 @@ func FuzzParseStart(f *testing.F) {
 		}
 		// No name shifts the fields.
 		again := fmt.Sprintf("42 (%s) S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0\n", text, start/Tick)
-		rig.Equal(t, "the start in "+again, ParseStart([]byte(again)), start)
+		check.Equal(t, "the start in "+again, ParseStart([]byte(again)), start)
 	})
 }
 
@@ -148,7 +148,7 @@ func FuzzStatus(f *testing.F) {
 	}
 	files, dir := In(unix.AT_FDCWD), f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
-		rig.Put(t, dir+"/status", text, 0o600)
+		check.Put(t, dir+"/status", text, 0o600)
 		s, err := files.StatusIn(dir)
 		if err == nil && !strings.Contains(text, "State:\t"+string([]byte{s.State})) {
 			t.Fatalf("the status %q is read as %+v", text, s)
@@ -170,6 +170,6 @@ func TestAdopted(t *testing.T) {
 		"of PID 1, which is of the session of boot": {20, 5, 1, 0, true},
 		"of PID 1, in its session":                  {20, 1, 1, 1, false},
 	} {
-		rig.Equal(t, name, Adopted(c.child, c.session, c.parent, c.parentSession), c.want)
+		check.Equal(t, name, Adopted(c.child, c.session, c.parent, c.parentSession), c.want)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // A suite is a report as the reader of JUnit's XML has it.
@@ -40,7 +40,7 @@ func mustBeSuite(t *testing.T, r *Report) (cases []string) {
 	var all struct {
 		Suites []suite `xml:"testsuite"`
 	}
-	rig.NoError(t, xml.Unmarshal(text, &all))
+	check.NoError(t, xml.Unmarshal(text, &all))
 	if len(all.Suites) != 1 || !strings.HasPrefix(string(text), xmlMark+r.fini+" -->\n") || strings.Contains(string(text), "##") {
 		t.Fatalf("%d suites: %s", len(all.Suites), text)
 	}
@@ -59,7 +59,7 @@ func mustBeSuite(t *testing.T, r *Report) (cases []string) {
 			errors++
 			name += ": error: " + c.Error.Message
 		}
-		rig.Equal(t, "the class", c.Class, "fini")
+		check.Equal(t, "the class", c.Class, "fini")
 		cases = append(cases, name)
 	}
 	if s.Tests != len(cases) || s.Failures != failures || s.Errors != errors || s.Tests == 0 || s.Time == 0 {
@@ -128,7 +128,7 @@ func TestJUnitOfHostileNames(t *testing.T) {
 	odd += "\ufffe\uffff\U0001f600]]>\xff\xed\xa0\x80<!--\n::error::x\n##vso[task]&#0;"
 	r.command = []string{odd}
 	r.Leftover(process(300, 1, "left"), odd, Lineage{During: "test " + odd, Chain: []Ancestor{{1, odd}}, At: orphans.Details{Listens: []string{odd}, Dir: odd, OtherDir: true}}, "", false, sent(), "")
-	rig.Equal(t, "how many cases", len(mustBeSuite(t, r)), 2)
+	check.Equal(t, "how many cases", len(mustBeSuite(t, r)), 2)
 	r.Running([]orphans.Activity{doing('S', odd, 0, []string{odd}, odd+"::x")}, 0, NewOwners(nil, func(string) string { return "" }))
 	r.OutOfTime = odd
 	mustBeSuite(t, r)
@@ -144,17 +144,17 @@ func TestReportsInTwoForms(t *testing.T) {
 	r := newTestReport(t)
 	for _, name := range []string{"a.xml", "b.XML", "xml"} {
 		to, err := Open(filepath.Join(dir, name), [3]bool{})
-		rig.NoError(t, err)
+		check.NoError(t, err)
 		r.To = append(r.To, to)
 	}
 	r.To = append([]Place{{FD: -1, Path: "x"}}, r.To...)
-	rig.Equal(t, "how many have failed", len(r.Write(0)), 1)
+	check.Equal(t, "how many have failed", len(r.Write(0)), 1)
 	for name, begins := range map[string]string{"a.xml": "<?xml", "b.XML": "<?xml", "xml": "{\n"} {
-		if text := rig.ReadFile(t, filepath.Join(dir, name)); !strings.HasPrefix(text, begins) {
+		if text := check.ReadFile(t, filepath.Join(dir, name)); !strings.HasPrefix(text, begins) {
 			t.Errorf("%s: %q", name, text)
 		}
 	}
 	// The next run replaces them.
 	_, err := Open(filepath.Join(dir, "a.xml"), [3]bool{})
-	rig.NoError(t, err)
+	check.NoError(t, err)
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 func TestDescribe(t *testing.T) {
@@ -56,12 +56,12 @@ func TestDescribe(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := regexp.MustCompile(`, 1\ds old`).ReplaceAllString(Describe(c.p, c.command, 1, Lineage{}, c.limit), ", 10s old") // on a busy machine
-			rig.Equal(t, "the line", got, c.want)
+			check.Equal(t, "the line", got, c.want)
 		})
 	}
 	from := Lineage{Chain: []Ancestor{{7, "sh"}}, At: orphans.Details{Listens: []string{"a"}}}
 	const want = "4242 (a), detached, started by sh, listens on a, which holds stdout"
-	rig.Equal(t, "all of it", Describe(in(4000, orphans.Stdout), "a", 1, from, wide), want)
+	check.Equal(t, "all of it", Describe(in(4000, orphans.Stdout), "a", 1, from, wide), want)
 }
 
 func TestStartedBy(t *testing.T) {
@@ -78,7 +78,7 @@ func TestStartedBy(t *testing.T) {
 			Chain: []Ancestor{npm, {5, x}}, Owner: &Owner{npm, x}, During: x,
 		},
 	} {
-		rig.Equal(t, fmt.Sprintf("%+v", o), startedBy(o), want)
+		check.Equal(t, fmt.Sprintf("%+v", o), startedBy(o), want)
 	}
 }
 
@@ -93,6 +93,6 @@ func TestWhereIs(t *testing.T) {
 		", listens on @?[31m, in /a?b":          {Listens: []string{"@\x1b[31m"}, Dir: "/a\nb", OtherDir: true},
 		", listens on " + x[:107] + "..., in " + x[:97] + "...": {Listens: []string{x}, Dir: x, OtherDir: true},
 	} {
-		rig.Equal(t, fmt.Sprintf("%+v", at), whereIs(at), want)
+		check.Equal(t, fmt.Sprintf("%+v", at), whereIs(at), want)
 	}
 }

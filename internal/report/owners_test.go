@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // fakeTree is a tree in which all processes have these details. A process shows this command line, or with "" its name.
@@ -42,8 +42,8 @@ func TestOwner(t *testing.T) {
 		if l.Owner != nil {
 			got = l.Owner.Command
 		}
-		rig.Equal(t, "the owner below "+above, got, want)
-		rig.Equal(t, "the number of ancestors below "+above, len(l.Chain), min(len(names), maxAncestors))
+		check.Equal(t, "the owner below "+above, got, want)
+		check.Equal(t, "the number of ancestors below "+above, len(l.Chain), min(len(names), maxAncestors))
 	}
 }
 
@@ -54,16 +54,16 @@ func TestRemember(t *testing.T) {
 	low, pytest := all[0], Ancestor{all[2].Pid, "pytest"}
 	low.Parent = 1
 	l.Remember([]orphans.Process{low})
-	rig.Equal(t, "of it", l.Of(low), Lineage{Chain: []Ancestor{{all[1].Pid, "sh"}, pytest}, Owner: &Owner{pytest, "pytest"}})
+	check.Equal(t, "of it", l.Of(low), Lineage{Chain: []Ancestor{{all[1].Pid, "sh"}, pytest}, Owner: &Owner{pytest, "pytest"}})
 	again := low
 	again.Start += 10 * ms // another with its pid
-	rig.Equal(t, "of another", l.Of(again), Lineage{})
+	check.Equal(t, "of another", l.Of(again), Lineage{})
 	var crowd []orphans.Process
 	for i := range 3 * maxLineages {
 		crowd = append(crowd, process(1<<20+i, 1, fmt.Sprint("x", i)))
 	}
 	l.Remember(crowd)
-	rig.Equal(t, "what it remembers", len(l.lineages), maxLineages)
+	check.Equal(t, "what it remembers", len(l.lineages), maxLineages)
 }
 
 // A look is not atomic and pids are used again, so the processes above one may be a circle.
@@ -72,7 +72,7 @@ func TestCircle(t *testing.T) {
 	all := []orphans.Process{process(30, 31, "a"), process(31, 30, "b"), process(40, 40, "self")}
 	o.Remember(all)
 	for _, p := range all {
-		rig.Equal(t, "it has more ancestors than there are", len(o.Of(p).Chain) > len(all), false)
+		check.Equal(t, "it has more ancestors than there are", len(o.Of(p).Chain) > len(all), false)
 	}
 }
 

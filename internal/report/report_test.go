@@ -14,8 +14,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 	"golang.org/x/sys/unix"
@@ -25,7 +25,7 @@ import (
 func newTestReport(t *testing.T) *Report {
 	t.Helper()
 	to, err := Open(filepath.Join(t.TempDir(), "report.json"), [3]bool{})
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	r := New([]Place{to}, []string{"command"}, "1.2.3")
 	r.Pid = mainPid
 	r.started = r.started.Add(-time.Hour)
@@ -54,8 +54,8 @@ func process(pid, parent int, name string) orphans.Process {
 func TestNoReport(t *testing.T) {
 	r := &Report{}
 	r.Signal(signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()})
-	rig.Equal(t, "what has failed", len(r.Write(0)), 0)
-	rig.Equal(t, "it lists something", r.Lists() || r.signals != nil, false)
+	check.Equal(t, "what has failed", len(r.Write(0)), 0)
+	check.Equal(t, "it lists something", r.Lists() || r.signals != nil, false)
 }
 
 func TestReportOfLeftovers(t *testing.T) {
@@ -100,8 +100,8 @@ func sent(to ...syscall.Signal) func() []syscall.Signal {
 func written(t *testing.T, r *Report) (whole map[string]any, leftovers []map[string]any) {
 	t.Helper()
 	text := r.json(0)
-	rig.MustParse(t, text, &whole)
-	rig.MustParse(t, text, &struct{ Leftovers *[]map[string]any }{&leftovers})
+	check.MustParse(t, text, &whole)
+	check.MustParse(t, text, &struct{ Leftovers *[]map[string]any }{&leftovers})
 	return whole, leftovers
 }
 
@@ -109,9 +109,9 @@ func written(t *testing.T, r *Report) (whole map[string]any, leftovers []map[str
 func mustHave(t *testing.T, got map[string]any, fields string) {
 	t.Helper()
 	var want map[string]any
-	rig.MustParse(t, []byte("{"+fields+"}"), &want)
+	check.MustParse(t, []byte("{"+fields+"}"), &want)
 	for name, value := range want {
-		rig.Equal(t, name, got[name], value)
+		check.Equal(t, name, got[name], value)
 	}
 }
 
@@ -156,8 +156,8 @@ func TestReportIsBounded(t *testing.T) {
 		r.Signal(got)
 	}
 	allocs := testing.AllocsPerRun(most-maxSignals-1, func() { r.Signal(got) }) // which runs it once more
-	rig.Equal(t, "the allocations of a signal too many", allocs, 0.0)
-	rig.Equal(t, "signals, and more", [2]int{len(r.signals), r.moreSignals}, [2]int{maxSignals, most - maxSignals})
+	check.Equal(t, "the allocations of a signal too many", allocs, 0.0)
+	check.Equal(t, "signals, and more", [2]int{len(r.signals), r.moreSignals}, [2]int{maxSignals, most - maxSignals})
 
 	long := strings.Repeat("é", 100_000)
 	at := orphans.Details{Variables: map[string]string{}, Listens: slices.Repeat([]string{long[:108]}, 16), Dir: long[:1024]}
@@ -175,7 +175,7 @@ func TestReportIsBounded(t *testing.T) {
 			r.Leftover(left, "left", from, "", false, sent(syscall.SIGTERM), "") // is known
 		}
 	}
-	rig.Equal(t, "leftovers, more, and those that are known", [3]int{len(r.leftovers), r.moreLeftovers, len(r.seen)},
+	check.Equal(t, "leftovers, more, and those that are known", [3]int{len(r.leftovers), r.moreLeftovers, len(r.seen)},
 		[3]int{maxLeftovers, 12_000 - maxLeftovers, maxSeen})
 	notCut := func(m object) bool { return len(m[3].(string)) != maxText }
 	for i, left := range r.leftovers {
@@ -186,7 +186,7 @@ func TestReportIsBounded(t *testing.T) {
 	}
 	var is struct{ SignalsOmitted, LeftoversOmitted int }
 	text := r.json(0)
-	rig.MustParse(t, text, &is)
+	check.MustParse(t, text, &is)
 	if len(text) > 3<<20 || is.SignalsOmitted != most-maxSignals || is.LeftoversOmitted != 12_000-maxLeftovers {
 		t.Errorf("a report of %d bytes, which omits %+v", len(text), is)
 	}
@@ -211,7 +211,7 @@ func TestReportCutsTheCommand(t *testing.T) {
 		{[]string{"漢"}, 1, []string{""}, true},
 	} {
 		got, isCut := firstWords(tt.words, tt.room)
-		rig.Equal(t, fmt.Sprintf("the first %d bytes of %q, and whether that cuts them", tt.room, tt.words), []any{got, isCut}, []any{tt.want, tt.isCut})
+		check.Equal(t, fmt.Sprintf("the first %d bytes of %q, and whether that cuts them", tt.room, tt.words), []any{got, isCut}, []any{tt.want, tt.isCut})
 	}
 }
 
@@ -221,20 +221,20 @@ func TestPlaceIsHandedOver(t *testing.T) {
 	r := newTestReport(t)
 	half := append(r.json(0)[:100], bytes.Repeat([]byte("half of a report"), 1000)...)
 	_, err := unix.Write(r.To[0].FD, half)
-	rig.NoError(t, err)
-	rig.Equal(t, "what has failed", len(r.Write(5)), 0)
-	rig.MustParse(t, []byte(rig.ReadFile(t, r.To[0].Path)), new(any))
+	check.NoError(t, err)
+	check.Equal(t, "what has failed", len(r.Write(5)), 0)
+	check.MustParse(t, []byte(check.ReadFile(t, r.To[0].Path)), new(any))
 }
 
 // The file has a name, but not the one by which it was opened.
 func TestPlaceHasLostItsName(t *testing.T) {
 	r := newTestReport(t)
 	other := filepath.Join(t.TempDir(), "other")
-	rig.NoError(t, errors.Join(os.Link(r.To[0].Path, other), os.Remove(r.To[0].Path)))
+	check.NoError(t, errors.Join(os.Link(r.To[0].Path, other), os.Remove(r.To[0].Path)))
 	if err := errors.Join(r.Write(5)...); err == nil || !strings.HasSuffix(err.Error(), ": it was removed meanwhile") {
 		t.Errorf("%v", err)
 	}
-	rig.Equal(t, "the file", rig.ReadFile(t, other), "")
+	check.Equal(t, "the file", check.ReadFile(t, other), "")
 }
 
 // What is written by hand is what package encoding/json reads.
@@ -242,8 +242,8 @@ func TestReportIsJSON(t *testing.T) {
 	for _, text := range []string{"", `"\/`, "a\nb\t\x00\x1f\x7f", "é漢\u2028\U0001f600", "\xff\xfe", "a\xc3", "\ufffd", "<&>", "\u0080\u009b\u009f\u00a0", "# ## ### ##[add-mask]a"} {
 		j := appendJSON(nil, text, "")
 		var got string
-		rig.MustParse(t, j, &got)
-		rig.Equal(t, string(j), got, string([]rune(text))) // with U+FFFD for each byte that is not UTF-8
+		check.MustParse(t, j, &got)
+		check.Equal(t, string(j), got, string([]rune(text))) // with U+FFFD for each byte that is not UTF-8
 		if odd := strings.IndexFunc(string(j), unicode.IsControl); odd >= 0 || strings.Contains(string(j), "##") {
 			t.Errorf("%q is %q, which a terminal or a CI's agent obeys", text, j)
 		}
@@ -252,11 +252,11 @@ func TestReportIsJSON(t *testing.T) {
 	r.Signal(signals.Received{Signal: syscall.SIGHUP})
 	r.Signal(signals.Received{Signal: syscall.SIGINT, Sender: 1})
 	text := r.json(0)
-	rig.Equal(t, "numbers", string(appendJSON(nil, []object{{"a", 0.000001, "b", 12345678.5}}, "")), `[  {    "a": 0.000001,    "b": 12345678.5  }]`)
+	check.Equal(t, "numbers", string(appendJSON(nil, []object{{"a", 0.000001, "b", 12345678.5}}, "")), `[  {    "a": 0.000001,    "b": 12345678.5  }]`)
 	// Its lines are those of json.Indent.
 	var indented bytes.Buffer
-	rig.NoError(t, json.Indent(&indented, text, "", "  "))
-	rig.Equal(t, "the report", string(text), indented.String())
+	check.NoError(t, json.Indent(&indented, text, "", "  "))
+	check.Equal(t, "the report", string(text), indented.String())
 }
 
 func TestNoDescriptor(t *testing.T) {
@@ -266,6 +266,6 @@ func TestNoDescriptor(t *testing.T) {
 		"/dev/fd/": {}, "/dev/fd/x": {}, "/dev/fd/-1": {}, "/dev/fd/1000000": {}, "/proc/self/fd/-1": {},
 	} {
 		_, err := Open(path, closed)
-		rig.Equal(t, path+" is no descriptor", errors.Is(err, unix.EBADF), true)
+		check.Equal(t, path+" is no descriptor", errors.Is(err, unix.EBADF), true)
 	}
 }

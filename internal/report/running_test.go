@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // surveyed is a report that has seen these processes.
@@ -39,17 +39,17 @@ func TestStillRunning(t *testing.T) {
 			Details: orphans.Details{Listens: []string{"[::1]:1", x, x}, Variables: map[string]string{"FINI_TEST": x}}},
 	} {
 		got := surveyed(0, a).StillRunning(141)
-		rig.Equal(t, "the lines", got, []string{want})
+		check.Equal(t, "the lines", got, []string{want})
 		if len(got[0]) > 141 {
 			t.Errorf("%d bytes: %q", len(got[0]), got[0])
 		}
 	}
 	many := make([]orphans.Activity, 100)
-	rig.Equal(t, "how many lines", len(surveyed(0, many[:10]...).StillRunning(100)), 10)
+	check.Equal(t, "how many lines", len(surveyed(0, many[:10]...).StillRunning(100)), 10)
 	lines := surveyed(7, many...).StillRunning(100)
-	rig.Equal(t, "how many lines", len(lines), 10)
-	rig.Equal(t, "the last one", lines[9], "98 more processes")
-	rig.Equal(t, "the lines of none", len(surveyed(0).StillRunning(100)), 0)
+	check.Equal(t, "how many lines", len(lines), 10)
+	check.Equal(t, "the last one", lines[9], "98 more processes")
+	check.Equal(t, "the lines of none", len(surveyed(0).StillRunning(100)), 0)
 }
 
 // What is read later, for a stop of fini's own, is in the place of what was read before.
@@ -60,7 +60,7 @@ func TestReportOfWhatRuns(t *testing.T) {
 	r.Running([]orphans.Activity{doing('S', "node\n\xff", time.Second, []string{"@a"}, "x"), {Process: orphans.Process{Pid: 7, State: '?'}, CPU: -1}}, 1, owners)
 	whole, _ := written(t, r)
 	running := whole["running"].([]any)
-	rig.Equal(t, "how many", len(running), 2)
+	check.Equal(t, "how many", len(running), 2)
 	first := running[0].(map[string]any)
 	mustHave(t, first, `"pid":4711,"parent":4710,"command":"node\n\ufffd","commandCut":false,"cpuSeconds":1.5,"state":"sleeping","listens":["@a"],"context":[{"variable":"FINI_TEST","value":"x"}]`)
 	if age := first["ageSeconds"].(float64); age < 1 {
@@ -77,7 +77,7 @@ func TestStoppedOnGitHub(t *testing.T) {
 	r.isStopped = true
 	const what = "The command was stopped: --timeout=3s has passed"
 	const said = what + ". Still running then. See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#if-a-step-hangs"
-	rig.Equal(t, "the lines", r.RunningAnnotations(what), []string{
+	check.Equal(t, "the lines", r.RunningAnnotations(what), []string{
 		"::error title=fini,file=tests/x.py::" + said + "%0A4711 (node `a` | <b>?::error), for 1s, sleeping, started by test tests/x.py::y\n",
 		"::error title=fini::" + said + "%0A4711 (make), for 1s, sleeping\n",
 	})
@@ -86,10 +86,10 @@ func TestStoppedOnGitHub(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	_, rows, _ := strings.Cut(text, "\n\n| still running |\n| --- |\n")
-	rig.Equal(t, "the rows", html.UnescapeString(strings.ReplaceAll(rows, "|", "¦")),
+	check.Equal(t, "the rows", html.UnescapeString(strings.ReplaceAll(rows, "|", "¦")),
 		"¦ 4711 (node `a` | <b>?::error), for 1s, sleeping, started by test tests/x.py::y ¦\n¦ 4711 (make), for 1s, sleeping ¦\n\n")
 
 	r.Leftover(holder, "left", Lineage{}, "", false, sent(), "204 (left)")
-	rig.Equal(t, "of a leftover", r.Annotations("warning", "It left 1 (below)"), []string{
+	check.Equal(t, "of a leftover", r.Annotations("warning", "It left 1 (below)"), []string{
 		"::warning title=fini::It left 1 (below). See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks%0A204 (left)\n"})
 }

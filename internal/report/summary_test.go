@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
@@ -21,7 +21,7 @@ func table(text string) string {
 
 func TestSummary(t *testing.T) {
 	r := &Report{Pid: mainPid}
-	rig.Equal(t, "of none", r.Summary("none"), "")
+	check.Equal(t, "of none", r.Summary("none"), "")
 	from := Lineage{During: "test x.py::y", At: orphans.Details{Listens: []string{"127.0.0.1:3000", "/run/a|b"}}}
 	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, "", false, sent(), "")
 	r.Leftover(member, "member", Lineage{}, "", false, sent(), "")
@@ -35,11 +35,11 @@ func TestSummary(t *testing.T) {
 		"¦ 201 (member) ¦ is still running ¦\n\n"
 	const explained = "### fini\n\nIt left 2 processes running. End them in the test's teardown, or allow them by --allow-orphan=NAME. " +
 		"If a test sets FINI_TEST in its environment, its leak is named by that. See https://"
-	rig.Equal(t, text, table(text), want)
+	check.Equal(t, text, table(text), want)
 	if !strings.HasPrefix(text, explained) || strings.ContainsAny(text, "`<>*@![]") {
 		t.Errorf("%s", text)
 	}
-	rig.Equal(t, "what has failed", len(r.Write(0)), 0)
+	check.Equal(t, "what has failed", len(r.Write(0)), 0)
 }
 
 // What a leftover started itself is counted below it, with its test and its ports.
@@ -69,7 +69,7 @@ func TestSummaryOfFamilies(t *testing.T) {
 	again.Start = 1
 	r.Leftover(again, "again", by(), "", false, sent(), "")
 	text := r.Summary("It left 7 processes running")
-	rig.Equal(t, text, table(text), `
+	check.Equal(t, text, table(text), `
 ¦ 300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on tcp 127.0.0.1:3000 ¦ is still running ¦
 ¦ 400 (redis), started by 100 (make test) ¦ exit 7 ¦
 ¦ 501 (job), started by daemon < 100 (make test) ¦ is still running ¦
@@ -91,12 +91,12 @@ func TestAnnotations(t *testing.T) {
 		"::error title=fini,file=tests/x.py::It left 3" + remedied + "%0A300 (100%25 left)%0A302 (left)\n",
 		"::error title=fini::It left 3" + remedied + "%0A301 (left)\n",
 	}
-	rig.Equal(t, "the lines", r.Annotations("error", "It left 3 (below)"), want)
+	check.Equal(t, "the lines", r.Annotations("error", "It left 3 (below)"), want)
 	for test, want := range map[string]string{
 		"": "", "test x.py::y": "x.py", "test a/b.py::C::d[1] (call)": "a/b.py", "test module::case": "", "step 1.2": "",
 		"test TestA/b.go": "", "test my tests/x.py::y": "", "test x\x1b.py::y": "x?.py",
 	} {
-		rig.Equal(t, "the file of "+test, testFile(test), want)
+		check.Equal(t, "the file of "+test, testFile(test), want)
 	}
 	for i := range 300 {
 		tell(1000+i, strings.Repeat("%", 200), fmt.Sprintf("test %d.py::x", i))

@@ -32,7 +32,8 @@ func sources() (all []source, err error) {
 	}
 	rig, _ := filepath.Glob("e2e/rig/*.go")
 	shared, _ := filepath.Glob("e2e/rig/*/*.go")
-	for _, line := range slices.Concat(strings.Split(string(list), "\n"), rig, shared) {
+	checks, _ := filepath.Glob("internal/tests/*/*.go")
+	for _, line := range slices.Concat(strings.Split(string(list), "\n"), rig, shared, checks) {
 		pkg, path, ok := strings.Cut(line, " ")
 		if !ok {
 			pkg, path = "", line

@@ -57,7 +57,7 @@ func rooms() (map[string][]string, error) {
 			return strings.TrimPrefix(cmp.Or(strings.TrimPrefix(path, words[0]), "/main.go"), "/")
 		}
 		name := room(words[1])
-		if strings.HasPrefix(name, "e2e") || strings.HasPrefix(name, "tools") {
+		if strings.HasPrefix(name, "e2e") || strings.HasPrefix(name, "tools") || strings.HasPrefix(name, "internal/tests") {
 			continue
 		}
 		all[name] = nil

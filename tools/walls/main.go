@@ -27,7 +27,8 @@ const (
 	module = "github.com/seed-126c5d8a/fini"
 	unix   = "golang.org/x/sys/unix"
 	kong   = "github.com/alecthomas/kong"
-	rig    = "e2e/" // any package there
+	rooms  = "e2e/"            // any package there: they test the built binary
+	checks = "internal/tests/" // any package there: what the tests of a package may import besides
 	any    = "*"
 )
 
@@ -49,8 +50,8 @@ var may = map[string][]string{
 	"signals":          {"internal/handler", "internal/proc", unix},
 }
 
-// testsMay lists what the tests of a package may import on top of that. The tests of every package may import the rig
-// and make system calls of their own.
+// testsMay lists what the tests of a package may import on top of that. The tests of every package may import
+// internal/tests and make system calls of their own.
 var testsMay = map[string][]string{
 	"internal/host": {"internal/life"},
 	"reaper":        {"signals"},        // an Example of both
@@ -151,6 +152,10 @@ func list(patterns ...string) (all []pkg, err error) {
 // imports returns a line for each import that is not allowed.
 func imports(pkgs []pkg) (found []string) {
 	for _, p := range pkgs {
+		if strings.HasPrefix(p.ImportPath, checks) {
+			found = append(found, ofRooms(p)...)
+			continue
+		}
 		allowed, known := may[p.ImportPath]
 		if !known {
 			found = append(found, "walls does not list the package "+p.ImportPath)
@@ -163,9 +168,19 @@ func imports(pkgs []pkg) (found []string) {
 		}
 		allowed = slices.Concat(allowed, testsMay[p.ImportPath], []string{unix})
 		for _, name := range slices.Concat(p.TestImports, p.XTestImports) {
-			if guarded(name) && name != p.ImportPath && !strings.HasPrefix(name, rig) && !slices.Contains(allowed, name) {
+			if guarded(name) && name != p.ImportPath && !strings.HasPrefix(name, checks) && !slices.Contains(allowed, name) {
 				found = append(found, "the tests of "+p.ImportPath+" must not import "+name)
 			}
+		}
+	}
+	return found
+}
+
+// ofRooms returns a line for each room that a package of the unit tests' own imports.
+func ofRooms(p pkg) (found []string) {
+	for _, name := range p.Imports {
+		if strings.HasPrefix(name, rooms) {
+			found = append(found, p.ImportPath+" must not import "+name)
 		}
 	}
 	return found
@@ -176,7 +191,7 @@ func imports(pkgs []pkg) (found []string) {
 func guarded(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	_, ours := may[name]
-	return ours || strings.Contains(first, ".") || first == "internal" || strings.HasPrefix(name, rig) || first == "tools"
+	return ours || strings.Contains(first, ".") || first == "internal" || strings.HasPrefix(name, rooms) || first == "tools"
 }
 
 // unknown returns a line for each package of the list that does not exist.

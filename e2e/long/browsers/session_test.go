@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
 	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // A browserServer is one of them, as npx is told to run it. CHROMIUM stands for the browser, ARGS for what it is told, as

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // What people do to containers, and what happens to them: the client goes away, the

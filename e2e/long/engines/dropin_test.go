@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // What fini replaces: the init that an engine puts into a container. Each engine runs fini as it runs its own.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }

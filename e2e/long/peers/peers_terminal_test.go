@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }

@@ -6,8 +6,8 @@ import (
 	"os/user"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // What the Go project tests of processes and signals, with every one of its test programs behind fini.

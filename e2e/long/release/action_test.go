@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // newKey makes one that signs sums: the public part is as the action takes it, and the secret one a file.

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
-	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
+	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
-	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
-	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/programs"
+	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 	"golang.org/x/sys/unix"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // Each tree says "ready" when all of it runs, and its main child then waits for a line.

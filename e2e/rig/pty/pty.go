@@ -2,7 +2,6 @@
 package pty
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,23 +10,11 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"golang.org/x/sys/unix"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 // Open opens a pty. A read of ours that is under way keeps nobody from closing it.
-func Open(t testing.TB) (theirs, ours *os.File) {
-	t.Helper()
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	rig.NoError(t, err)
-	ours = os.NewFile(uintptr(fd), "pty")
-	t.Cleanup(func() { _ = ours.Close() })
-	rig.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	rig.NoError(t, err)
-	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	rig.NoError(t, err)
-	return theirs, ours
-}
+var Open = check.Terminal
 
 // Start runs a command as the leader of a session whose terminal is a pty, and
 // returns what it writes there, line by line, and where to type.

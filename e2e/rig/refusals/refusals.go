@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 	"golang.org/x/sys/unix"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // Finis are both of a pair, or the one.

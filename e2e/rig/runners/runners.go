@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"golang.org/x/sys/unix"
 )
 

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
 // A bench has the programs that cases run, and what several of them share.

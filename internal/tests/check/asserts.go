@@ -1,4 +1,4 @@
-package rig
+package check
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // MustRecord asserts what is left of a recorder's lines.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // family is a parent that waits for each child; a signal to either of them shows in a status. It says a line for each child.

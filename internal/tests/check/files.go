@@ -1,4 +1,4 @@
-package rig
+package check
 
 import (
 	"bytes"
@@ -61,13 +61,6 @@ func ReadFile(t *testing.T, name string) string {
 	text, err := os.ReadFile(name)
 	NoError(t, err)
 	return string(text)
-}
-
-func Write(t testing.TB, l *Life, text string) {
-	t.Helper()
-	if _, err := l.Stdin.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Socketpair is what Node and uvloop give a child as a pipe.

@@ -5,7 +5,7 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"golang.org/x/sys/unix"
 )
 

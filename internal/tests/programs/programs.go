@@ -1,6 +1,6 @@
 // Package programs has what the test binary does when it is started with a name such as "@script" for its first
 // argument: commands, leftovers and launchers that no shell could be. Each has a file. A test starts one by
-// rig.Mode("script", ...).
+// check.Mode("script", ...).
 package programs
 
 import (

@@ -6,8 +6,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,13 +15,13 @@ import (
 func PutAt(t testing.TB, fd int, file *os.File) (restore func()) {
 	t.Helper()
 	saved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	if file == nil {
-		rig.NoError(t, unix.Close(fd))
+		check.NoError(t, unix.Close(fd))
 	} else {
-		rig.NoError(t, unix.Dup3(int(file.Fd()), fd, 0))
+		check.NoError(t, unix.Dup3(int(file.Fd()), fd, 0))
 	}
-	return func() { rig.NoError(t, errors.Join(unix.Dup3(saved, fd, 0), unix.Close(saved))) }
+	return func() { check.NoError(t, errors.Join(unix.Dup3(saved, fd, 0), unix.Close(saved))) }
 }
 
 // WithoutRoot runs something with an empty root directory.
@@ -29,11 +29,11 @@ func WithoutRoot(t testing.TB, do func()) {
 	t.Helper()
 	need.That(t, os.Getuid() == 0, "root, to change the root directory")
 	dir, err := os.Open("/")
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	defer func() { // or nobody could remove the directory
-		rig.NoError(t, errors.Join(dir.Chdir(), unix.Chroot("."), dir.Close()))
+		check.NoError(t, errors.Join(dir.Chdir(), unix.Chroot("."), dir.Close()))
 	}()
-	rig.NoError(t, unix.Chroot(t.TempDir()))
+	check.NoError(t, unix.Chroot(t.TempDir()))
 	do()
 }
 
@@ -41,7 +41,7 @@ func WithoutRoot(t testing.TB, do func()) {
 func Open(t testing.TB, path string, flags int) *os.File {
 	t.Helper()
 	file, err := os.OpenFile(path, flags, 0o600)
-	rig.NoError(t, err)
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = file.Close() })
 	return file
 }
@@ -55,7 +55,7 @@ func AwaitEnd(t testing.TB, pid int) {
 	}
 	for err := error(unix.EINTR); err != nil; {
 		if err = unix.Waitid(kind, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
-			rig.NoError(t, err)
+			check.NoError(t, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package rig
+package check
 
 import (
 	"fmt"
@@ -58,8 +58,8 @@ var slowness = sync.OnceValue(func() float64 {
 	return float64(took) / float64(5*time.Millisecond)
 })
 
-// closed reports whether a channel is closed before what takes Enough has had its time.
-func closed(c <-chan struct{}) bool {
+// Closed reports whether a channel is closed before what takes Enough has had its time.
+func Closed(c <-chan struct{}) bool {
 	for w := new(Wait); ; {
 		select {
 		case <-c:

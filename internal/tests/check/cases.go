@@ -1,11 +1,11 @@
-package rig
+package check
 
 import (
 	"iter"
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 )
 
 // Full reports whether FINI_FULL asks for every round and the whole volume, which take many

@@ -1,4 +1,4 @@
-package rig
+package check
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // Bystander starts a process that lives until it is killed, and is a child of the test.
@@ -50,22 +50,13 @@ func Run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// Ask runs fini to its end and returns its status, stdout and stderr.
-func Ask(t testing.TB, cmd *exec.Cmd) (status int, stdout, stderr string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	Complete(t, cmd)
-	return procfs.ShellStatus(cmd.ProcessState), out.String(), errs.String()
-}
-
 // Complete runs a command to its end, which has to come: how it ended is in its ProcessState.
 func Complete(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
-	if !closed(ended) {
+	if !Closed(ended) {
 		_ = cmd.Process.Kill()
 		t.Fatalf("%q has not ended, or its output has no end", cmd.Args)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 )
 
 // That skips a test if what it needs is missing. Under FINI_MUST_RUN=1 that is an error.

@@ -1,4 +1,4 @@
-package rig
+package check
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ type Lines struct {
 	eof  bool
 
 	early  []string // to be handed on before that
-	beside *Lines   // the process's other stream, which a failure quotes
+	Beside *Lines   // the process's other stream, which a failure quotes
 }
 
 func NewLines(t testing.TB, r io.Reader) *Lines {
@@ -121,8 +121,8 @@ func (l *Lines) Want(prefix string) string {
 	l.T.Helper()
 	for {
 		line, ok := l.Next()
-		if !ok && l.beside != nil {
-			l.T.Fatalf("EOF before a line that begins with %q; so far: %q; and beside it: %q", prefix, l.Text(), l.beside.Whole())
+		if !ok && l.Beside != nil {
+			l.T.Fatalf("EOF before a line that begins with %q; so far: %q; and beside it: %q", prefix, l.Text(), l.Beside.Whole())
 		}
 		if !ok {
 			l.T.Fatalf("EOF before a line that begins with %q; so far: %q", prefix, l.Text())
