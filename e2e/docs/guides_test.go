@@ -421,6 +421,12 @@ var bisects = trial{
 	says: []string{"is the first bad commit", "bad: the leak\n"},
 }.run
 
+// leakThatBatsAwaits: without the flag, bats would wait for the leak.
+var leakThatBatsAwaits = trial{
+	needs: []string{"bats"}, files: map[string]string{"tests/shop.bats": "@test checkout { sleep 1000 & true; }\n@test login { true; }\n"},
+	status: 1, says: []string{"fini: stopping orphan ", "ok 2 login", "exit 1 instead of 0"},
+}.run
+
 // stopsInTrap: nothing is left of a server, whether the tests fail or not.
 var stopsInTrap = each(
 	trial{standIns: map[string]string{"start-server": "exec sleep 1000", "run-tests": "echo tested"}, as: "test.sh",

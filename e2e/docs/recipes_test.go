@@ -141,6 +141,7 @@ var recipeTests = []recipe{
 	{"text", "--install: CAUSE", quick, saidLines},
 	{"sh", "'sleep 60 & echo tests passed' | cat", quick, waitsForLeak},
 	{"sh", "git bisect", quick, bisects},
+	{"sh", "-- bats", long, leakThatBatsAwaits},
 	{"sh", "trap 'kill $server", quick, stopsInTrap},
 	{"sh", "--allow-orphan=sccache -- make", quick, allowed},
 	{"sh", "KEEP=web setsid server", quick, keeps},

@@ -3,6 +3,7 @@ package refused
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,11 @@ func TestSecurityCalls(t *testing.T) {
 	}
 	if len(calls) < 50 {
 		t.Fatalf("only %q", calls)
+	}
+	var profile struct{ Syscalls []struct{ Names []string } }
+	rig.MustParse(t, []byte(rig.ReadFile(t, "../docs/seccomp.json")), &profile)
+	if want := slices.Sorted(slices.Values(calls)); !slices.Equal(profile.Syscalls[0].Names, slices.Compact(want)) {
+		t.Errorf("docs/seccomp.json has %q, and the page %q", profile.Syscalls[0].Names, want)
 	}
 	// A program has no names of its constants.
 	constants := rig.ReadFile(t, strings.TrimSpace(rig.Run(t, "go", "list", "-m", "-f={{.Dir}}", "golang.org/x/sys"))+"/unix/zsysnum_linux_amd64.go")
