@@ -29,6 +29,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
@@ -171,7 +172,7 @@ func (t *Tree) Reap(except ...int) (reaped int, err error) {
 		if slices.Contains(except, pid) {
 			continue
 		}
-		if got, _, _ := proc.Wait(pid, 0); got == pid {
+		if got, _, _ := calls.Wait(pid, 0); got == pid {
 			reaped++
 		}
 	}

@@ -26,7 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
 // Exit is one child that was reaped, or that a signal suspended or continued, as Status says. See wait(2).
@@ -57,7 +57,7 @@ func Reap(name func(pid int) string) (exits []Exit, none bool, err error) {
 		known := Exit{Pid: anyChild}
 		if name != nil {
 			// A child that exits from here on is the next look's: it must not be reaped before its name is known.
-			next, errno := proc.WaitID(unix.P_ALL, 0, changes|unix.WEXITED|unix.WNOWAIT)
+			next, errno := calls.WaitID(unix.P_ALL, 0, changes|unix.WEXITED|unix.WNOWAIT)
 			if errno == 0 && next == 0 {
 				return exits, false, nil
 			}
@@ -65,7 +65,7 @@ func Reap(name func(pid int) string) (exits []Exit, none bool, err error) {
 				known = Exit{Pid: next, Name: name(next)}
 			}
 		}
-		pid, status, errno := proc.Wait(known.Pid, changes)
+		pid, status, errno := calls.Wait(known.Pid, changes)
 		switch {
 		case errno == unix.ECHILD:
 			return exits, known.Pid == anyChild, nil

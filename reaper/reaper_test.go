@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"github.com/seed-126c5d8a/fini/internal/tests/self"
@@ -33,7 +33,7 @@ func start(t *testing.T, args ...string) int {
 			_ = unix.PidfdSendSignal(child.FD, unix.SIGKILL, nil, 0)
 			_, _ = unix.Wait4(child.Pid, nil, 0, nil)
 		}
-		proc.Close(child.FD)
+		calls.Close(child.FD)
 	})
 	return child.Pid
 }
@@ -101,7 +101,7 @@ func TestReapTellsOfAStop(t *testing.T) {
 			}{{unix.SIGSTOP, stopped}, {unix.SIGCONT, continued}, {unix.SIGKILL, syscall.WaitStatus(unix.SIGKILL)}} {
 				check.MustKill(t, child, c.sig)
 				check.Until(t, "a change", func() bool {
-					pid, _ := proc.WaitID(unix.P_PID, child, changes|unix.WEXITED|unix.WNOWAIT)
+					pid, _ := calls.WaitID(unix.P_PID, child, changes|unix.WEXITED|unix.WNOWAIT)
 					return pid == child
 				})
 				mustReap(t, name, c.sig == unix.SIGKILL, Exit{child, c.want, called})

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/internal/tests/need"
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
@@ -42,7 +42,7 @@ func wait4(t *testing.T, child Child) int {
 	var status unix.WaitStatus
 	_, err := unix.Wait4(child.Pid, &status, 0, nil)
 	check.NoError(t, err)
-	proc.Close(child.FD)
+	calls.Close(child.FD)
 	return status.ExitStatus()
 }
 

@@ -32,8 +32,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/handler"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // Received is a signal that was caught.
@@ -169,7 +169,7 @@ func (c *Catcher) Unblock() {
 	// The default action of the signals that can't be caught is to terminate the process.
 	for sig := syscall.Signal(32); sig <= rtMin; sig++ {
 		if !Catchable(sig) {
-			proc.SetAction(sig, &proc.SigAction{proc.Ignore}, nil)
+			calls.SetAction(sig, &calls.SigAction{calls.Ignore}, nil)
 		}
 	}
 }
@@ -180,9 +180,9 @@ var leftIgnored = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.
 // Ignored reports whether the disposition of sig is SIG_IGN. Only for leftIgnored is this also the disposition at the
 // start. See sigaction(2).
 func Ignored(sig syscall.Signal) bool {
-	var now proc.SigAction
-	proc.SetAction(sig, nil, &now)
-	return now[0] == proc.Ignore
+	var now calls.SigAction
+	calls.SetAction(sig, nil, &now)
+	return now[0] == calls.Ignore
 }
 
 // ToGroup sends sig to the process group that leader leads, and to leader itself if leader has moved to another group.
@@ -207,13 +207,13 @@ func To(pid int, sig syscall.Signal) error {
 func EndBy(sig syscall.Signal) {
 	var noCore [2]uint64 // struct rlimit64
 	set := uint64(1) << uint(sig-1)
-	proc.Call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0)
-	proc.Call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0) // if a filter refuses the prctl
-	proc.SetAction(sig, &proc.SigAction{}, nil)                                             // zero is SIG_DFL
-	proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&set)), 0, 8)
+	calls.Call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0)
+	calls.Call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0) // if a filter refuses the prctl
+	calls.SetAction(sig, &calls.SigAction{}, nil)                                            // zero is SIG_DFL
+	calls.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&set)), 0, 8)
 	// Sent to this very thread, the signal takes effect before the call returns.
-	self, thread := proc.Call(unix.SYS_GETPID, 0, 0, 0, 0), proc.Call(unix.SYS_GETTID, 0, 0, 0, 0)
-	proc.Call(unix.SYS_TGKILL, uintptr(self), uintptr(thread), uintptr(sig), 0)
+	self, thread := calls.Call(unix.SYS_GETPID, 0, 0, 0, 0), calls.Call(unix.SYS_GETTID, 0, 0, 0, 0)
+	calls.Call(unix.SYS_TGKILL, uintptr(self), uintptr(thread), uintptr(sig), 0)
 }
 
 func sent(err error, pid int, sig syscall.Signal) error {

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/handler"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // A timer wakes a poll at an uptime. If time passes while this process does not run, because
@@ -40,7 +40,7 @@ func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 	if t.fd >= 0 {
 		return unix.PollFd{Fd: int32(t.fd), Events: unix.POLLIN}, -1
 	}
-	left := max(at-proc.Uptime(), 0)
+	left := max(at-calls.Uptime(), 0)
 	const most = 1 << 30 // poll takes an int of 32 bits
 	return unix.PollFd{Fd: -1}, int(min((left+time.Millisecond-1)/time.Millisecond, most))
 }

@@ -39,7 +39,7 @@ func TestCode(t *testing.T) {
 			}
 			for _, name := range []string{
 				prefix + "entry", prefix + "note", prefix + "fork", prefix + "watch", prefix + "rebuild", prefix + "endEarly", prefix + "(*process).sleep", prefix + "(*Sleeper).Step",
-				module + "internal/proc.Call6", module + "internal/entry.(*Parent).Find", prefix + "CloseInherited", module + "signals.EndBy", module + "internal/handler.handle",
+				module + "internal/calls.Call6", module + "internal/entry.(*Parent).Find", prefix + "CloseInherited", module + "signals.EndBy", module + "internal/handler.handle",
 			} {
 				if !slices.Contains(reached, name) {
 					t.Errorf("%s was not read; these were: %v", name, reached)

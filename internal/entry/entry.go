@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -21,21 +22,21 @@ var _, _, _, _, _ = note, fork, watch, rebuild, endEarly
 //
 //go:nosplit
 func note(stack uintptr) {
-	a, all, now := &atEntry, ^uint64(0), proc.SigAction{}
-	proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.blocked)), 8)
+	a, all, now := &atEntry, ^uint64(0), calls.SigAction{}
+	calls.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.blocked)), 8)
 	a.arguments = stack + 8
 	a.environ = a.arguments + 8*(word(stack)+1)
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
-		if proc.SetAction(sig, nil, &now); now[0] == proc.Ignore {
+		if calls.SetAction(sig, nil, &now); now[0] == calls.Ignore {
 			a.ignored |= 1 << uint(sig-1)
 		}
 	}
 	for fd := range a.closed {
-		if proc.Call(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFD, 0, 0) == -int(unix.EBADF) {
+		if calls.Call(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFD, 0, 0) == -int(unix.EBADF) {
 			// The runtime would open /dev/null here too, but only after fini has opened descriptors of its own.
 			a.closed[fd] = true
-			if proc.Open("/dev/null\x00", unix.O_RDWR) < 0 { // this fails in a chroot without /dev, and the runtime would abort
-				proc.Open("/\x00", unix.O_PATH) // reading and writing fail with EBADF, as they would on a closed stream
+			if calls.Open("/dev/null\x00", unix.O_RDWR) < 0 { // this fails in a chroot without /dev, and the runtime would abort
+				calls.Open("/\x00", unix.O_PATH) // reading and writing fail with EBADF, as they would on a closed stream
 			}
 		}
 	}
@@ -57,7 +58,7 @@ func rebuild() (stack uintptr) {
 	// The runtime uses up to 64 KiB below the argument block, which may be more than RLIMIT_STACK allows.
 	const runtimes = 64 << 10
 	from := atEntry.arguments - 8
-	own := proc.Call6(unix.SYS_MMAP, 0, runtimes+end-from+3*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uintptr(0), 0)
+	own := calls.Call6(unix.SYS_MMAP, 0, runtimes+end-from+3*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uintptr(0), 0)
 	if own < 0 {
 		return from // the runtime won't get any memory either
 	}
@@ -95,10 +96,10 @@ func (p *process) catchEarly() {
 //go:nosplit
 func onTerminating(handler uintptr) {
 	const flags = 0x08000000 | 0x04000000 // SA_ONSTACK, and SA_RESTORER, without which the kernel doesn't call a handler on amd64
-	now, set := proc.SigAction{}, proc.SigAction{handler, flags, 0, ^uintptr(0)}
+	now, set := calls.SigAction{}, calls.SigAction{handler, flags, 0, ^uintptr(0)}
 	for sig := syscall.Signal(1); sig <= unix.SIGTERM; sig++ {
-		if proc.SetAction(sig, nil, &now); terminating>>uint(sig-1)&1 != 0 && now[0] != proc.Ignore {
-			proc.SetAction(sig, &set, nil)
+		if calls.SetAction(sig, nil, &now); terminating>>uint(sig-1)&1 != 0 && now[0] != calls.Ignore {
+			calls.SetAction(sig, &set, nil)
 		}
 	}
 }
@@ -112,9 +113,9 @@ var earlyPC uintptr
 //
 //go:nosplit
 func endEarly(sig uintptr) {
-	onTerminating(proc.Ignore)
+	onTerminating(calls.Ignore)
 	for round := 0; round < 1000 && outer.Role == Heir && outer.killChildren(); round++ {
-		proc.Rest(moment)
+		calls.Rest(moment)
 	}
 	exitBy(uint32(sig))
 }
@@ -131,7 +132,7 @@ func exitBy(status uint32) {
 		signals.EndBy(sig)
 		code = 128 + uintptr(sig)
 	}
-	proc.Call(unix.SYS_EXIT_GROUP, code, 0, 0, 0)
+	calls.Call(unix.SYS_EXIT_GROUP, code, 0, 0, 0)
 }
 
 // fork splits this process into an outer and an inner fini, unless the arguments ask for a single process. That is only
@@ -150,7 +151,7 @@ func fork() {
 	if p.Failed = err; err < 0 { // without this list, fini could not tell these children from descendants of the main child
 		return
 	}
-	if _, errno := proc.Refused(); errno != 0 {
+	if _, errno := calls.Refused(); errno != 0 {
 		p.Failed = -int(errno)
 		return
 	}
@@ -159,9 +160,9 @@ func fork() {
 	}
 	// A signal to the process group reaches both processes until the inner fini has a group of its own.
 	p.signalFD = signalFD(-1, p.Takes())
-	proc.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses this, the inner fini reports it
+	calls.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses this, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {
-		proc.SetAction(unix.SIGCHLD, &proc.SigAction{}, nil) // if SIGCHLD is ignored, the kernel discards exit statuses
+		calls.SetAction(unix.SIGCHLD, &calls.SigAction{}, nil) // if SIGCHLD is ignored, the kernel discards exit statuses
 	}
 	p.Failed = p.launch()
 }
@@ -181,13 +182,13 @@ func watch() {
 	if p.Role == Heir {
 		p.inherit()
 		p.catchEarly()
-		proc.Close(p.Parent.FD)
+		calls.Close(p.Parent.FD)
 	}
 	if p.Parent.FD < 0 {
 		p.Parent.LeaveSlot()
 	}
-	proc.Close(p.signalFD)
-	proc.Close(p.Line)
+	calls.Close(p.signalFD)
+	calls.Close(p.Line)
 	p.Line = -1
 }
 
@@ -197,12 +198,12 @@ func watch() {
 //
 //go:nosplit
 func guessAlone(argv uintptr) (alone bool) {
-	for i := uintptr(8); word(argv+i) != 0 && proc.ByteAt(word(argv+i)) == '-' && !proc.Begins(word(argv+i), "--\x00"); i += 8 {
+	for i := uintptr(8); word(argv+i) != 0 && calls.ByteAt(word(argv+i)) == '-' && !calls.Begins(word(argv+i), "--\x00"); i += 8 {
 		arg := word(argv + i)
-		alone = alone || proc.Begins(arg, "--no-shield\x00") || proc.Begins(arg, "--pause\x00") || proc.Begins(arg, "-P\x00")
+		alone = alone || calls.Begins(arg, "--no-shield\x00") || calls.Begins(arg, "--pause\x00") || calls.Begins(arg, "-P\x00")
 	}
 	for at := argv; alone && word(at) != 0; at += 8 {
-		alone = !proc.Begins(word(at), "--shield") && !proc.Begins(word(at), "--no-shield=") && !proc.Begins(word(at), "--pause=")
+		alone = !calls.Begins(word(at), "--shield") && !calls.Begins(word(at), "--no-shield=") && !calls.Begins(word(at), "--pause=")
 	}
 	return alone
 }
@@ -214,11 +215,11 @@ func guessAlone(argv uintptr) (alone bool) {
 func (p *process) launch() (err int) {
 	const sockets = unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	ends, atOnce, head := [2]int32{-1, -1}, unix.Timespec{}, [7]uintptr{}
-	err = proc.Call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, sockets, 0, uintptr(unsafe.Pointer(&ends)))
+	err = calls.Call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, sockets, 0, uintptr(unsafe.Pointer(&ends)))
 	line, inner := int(ends[0]), int(ends[1])
 	// Make sure that there are enough descriptors for the inner fini too.
-	spare := proc.Call(unix.SYS_FCNTL, uintptr(p.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(inner)+4, 0)
-	proc.Close(spare)
+	spare := calls.Call(unix.SYS_FCNTL, uintptr(p.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(inner)+4, 0)
+	calls.Close(spare)
 	if spare == -int(unix.EINVAL) { // the number would exceed RLIMIT_NOFILE
 		spare = -int(unix.EMFILE)
 	}
@@ -226,25 +227,25 @@ func (p *process) launch() (err int) {
 	p.polled[1] = unix.PollFd{Fd: int32(line), Events: unix.POLLIN}
 	p.polled[2] = unix.PollFd{Fd: int32(p.Parent.FD), Events: unix.POLLIN}
 	// Try every call that the outer fini depends on, because a seccomp(2) filter may refuse some of them.
-	err = min(err, p.signalFD, spare, proc.Call(unix.SYS_KILL, uintptr(p.Self), 0, 0, 0),
-		proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0),
-		proc.Call6(unix.SYS_SENDTO, uintptr(line), 0, 0, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0))
-	if n := proc.Call(unix.SYS_RECVMSG, uintptr(line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT, 0); n != -int(unix.EAGAIN) {
+	err = min(err, p.signalFD, spare, calls.Call(unix.SYS_KILL, uintptr(p.Self), 0, 0, 0),
+		calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0),
+		calls.Call6(unix.SYS_SENDTO, uintptr(line), 0, 0, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0))
+	if n := calls.Call(unix.SYS_RECVMSG, uintptr(line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT, 0); n != -int(unix.EAGAIN) {
 		err = min(err, n)
 	}
 	if err >= 0 {
-		err = proc.Call(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)
+		err = calls.Call(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)
 	}
 	p.inner, p.Line = err, line
 	if err == 0 {
 		p.Role, p.Line, inner = Inner, inner, line
-		proc.Close(p.signalFD)
+		calls.Close(p.signalFD)
 		// Until the inner fini calls OutliveOuter, the kernel kills it together with the outer fini. Otherwise, an
 		// inner fini that is stopped at this time would stay stopped forever.
-		proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
-		proc.Call(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(InnerName+"\x00"))), 0, 0)
+		calls.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
+		calls.Call(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(InnerName+"\x00"))), 0, 0)
 	}
-	proc.Close(inner)
+	calls.Close(inner)
 	return err
 }
 
@@ -253,7 +254,7 @@ func (p *process) launch() (err int) {
 //go:nosplit
 func (p *process) say(kind Kind) {
 	p.Signal.Kind = kind
-	proc.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.Signal)), unsafe.Sizeof(p.Signal), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+	calls.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.Signal)), unsafe.Sizeof(p.Signal), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 
 // noteEarlier records the children that this process had before it executed fini. A shell may start a background
@@ -270,7 +271,7 @@ func (p *process) noteEarlier() (err int) {
 		if at >= end {
 			return err
 		}
-		pid, blank := proc.Number(at) // each pid is followed by a blank
+		pid, blank := calls.Number(at) // each pid is followed by a blank
 		p.earlier[i], at = int32(pid), blank+1
 	}
 	return -int(unix.EPERM)

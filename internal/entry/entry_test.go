@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"golang.org/x/sys/unix"
@@ -102,7 +103,7 @@ func kill(pid int) {
 
 // hasExited reports whether a child is a zombie.
 func hasExited(pid int) bool {
-	got, _ := proc.WaitID(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
+	got, _ := calls.WaitID(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
 	return got == pid
 }
 

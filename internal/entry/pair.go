@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
 // atEntry is the state that fini inherited, recorded before the Go runtime changes signal dispositions and the signal
@@ -32,7 +32,7 @@ var atEntry struct {
 	arguments, environ uintptr // addresses of argv and envp, which end with a 0
 }
 
-// word returns the word at an address that the kernel provided. See also proc.ByteAt.
+// word returns the word at an address that the kernel provided. See also calls.ByteAt.
 //
 //go:nosplit
 func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
@@ -148,7 +148,7 @@ func (p *process) noteSelf() {
 }
 
 //go:nosplit
-func getID(call uintptr) int { return proc.Call(call, 0, 0, 0, 0) }
+func getID(call uintptr) int { return calls.Call(call, 0, 0, 0, 0) }
 
 // OutliveOuter allows the inner fini to outlive the outer fini. The inner fini calls it as soon as it catches signals.
 // If the outer fini dies while the inner fini is suspended, the kernel then continues the inner fini to stop the tree.
@@ -161,7 +161,7 @@ func Environ() (environ []string) {
 		return os.Environ()
 	}
 	for at := atEntry.environ; word(at) != 0; at += 8 {
-		environ = append(environ, proc.TextAt(word(at)))
+		environ = append(environ, calls.TextAt(word(at)))
 	}
 	return environ
 }

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
 // A Parent is what this process knows about the process that started it.
@@ -23,10 +23,10 @@ type Parent struct {
 //
 //go:nosplit
 func (p *Parent) Find() {
-	p.Pid, p.FD = proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0), -1
+	p.Pid, p.FD = calls.Call(unix.SYS_GETPPID, 0, 0, 0, 0), -1
 	if p.Pid != 0 {
-		p.Session = proc.Call(unix.SYS_GETSID, uintptr(p.Pid), 0, 0, 0)
-		p.FD = max(proc.Call(unix.SYS_PIDFD_OPEN, uintptr(p.Pid), 0, 0, 0), -1)
+		p.Session = calls.Call(unix.SYS_GETSID, uintptr(p.Pid), 0, 0, 0)
+		p.FD = max(calls.Call(unix.SYS_PIDFD_OPEN, uintptr(p.Pid), 0, 0, 0), -1)
 	}
 	p.check()
 }
@@ -40,9 +40,9 @@ func (p *Parent) Find() {
 //
 //go:nosplit
 func (p *Parent) TakeSlot(sig uintptr) {
-	proc.Call(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&p.Kept)), 0, 0)
+	calls.Call(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&p.Kept)), 0, 0)
 	if p.Kept != int32(unix.SIGKILL) {
-		p.Err = syscall.Errno(-proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, sig, 0, 0))
+		p.Err = syscall.Errno(-calls.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, sig, 0, 0))
 	}
 	p.check()
 }
@@ -51,7 +51,7 @@ func (p *Parent) TakeSlot(sig uintptr) {
 //
 //go:nosplit
 func (p *Parent) LeaveSlot() {
-	proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(p.Kept), 0, 0)
+	calls.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(p.Kept), 0, 0)
 }
 
 // check checks whether the parent process has exited in the meantime, because the pidfd may then refer to another
@@ -60,7 +60,7 @@ func (p *Parent) LeaveSlot() {
 //go:nosplit
 func (p *Parent) check() {
 	if p.Pid != 0 && p.Died() {
-		proc.Close(p.FD)
+		calls.Close(p.FD)
 		p.FD, p.Gone = -1, true
 	}
 }
@@ -78,5 +78,5 @@ func (p *Parent) MayTell(sig uint32, sender int) bool {
 //
 //go:nosplit
 func (p *Parent) Died() bool {
-	return p.Pid == 0 || proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.Pid
+	return p.Pid == 0 || calls.Call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.Pid
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
@@ -22,13 +23,13 @@ func (p *process) sleep() {
 		if act&LetGo != 0 {
 			CloseInherited(false)
 			// Leave the working directory too, so that its file system can be unmounted.
-			proc.Call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
-			proc.Call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(unsafe.StringData("/\x00"))), 0, 0, 0)
+			calls.Call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
+			calls.Call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(unsafe.StringData("/\x00"))), 0, 0, 0)
 		}
 		if act&Relay != 0 {
 			p.say(Signal)
 			if p.Asked == 0 && p.Signal.Value == uint32(unix.SIGTERM) {
-				p.Asked = proc.Uptime()
+				p.Asked = calls.Uptime()
 			}
 		}
 		p.do(act)
@@ -52,7 +53,7 @@ func (p *process) look(what What) {
 	case Said:
 		found = p.receive()
 	case Waited:
-		found = proc.Uptime() >= p.deadline
+		found = calls.Uptime() >= p.deadline
 	case ParentEnded:
 		found = p.Parent.Died()
 	case Room:
@@ -60,12 +61,12 @@ func (p *process) look(what What) {
 		// pending, because a message that doesn't fit would be lost.
 		atOnce := unix.Timespec{}
 		p.polled[3] = unix.PollFd{Fd: int32(p.Line), Events: unix.POLLOUT}
-		found = proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[3])), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
+		found = calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[3])), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
 		e.ParentDied = p.Signal.Value == ParentSignal && p.Parent.Died()
 	case Ended:
-		reaped, status, _ := proc.Wait(p.inner, 0)
+		reaped, status, _ := calls.Wait(p.inner, 0)
 		if e.Value, e.Children = uint32(status), hasChildren(); reaped != p.inner {
-			e.Value, found = uint32(unix.SIGKILL), proc.Uptime() >= p.deadline
+			e.Value, found = uint32(unix.SIGKILL), calls.Uptime() >= p.deadline
 		}
 	}
 	if !found {
@@ -84,12 +85,12 @@ func (p *process) poll() {
 	}
 	after, timeout := unix.Timespec{}, uintptr(0)
 	if p.IsBounded() {
-		after = unix.NsecToTimespec(int64(max(p.deadline-proc.Uptime(), 0)))
+		after = unix.NsecToTimespec(int64(max(p.deadline-calls.Uptime(), 0)))
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
-	if proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0) == -int(unix.EINVAL) {
+	if calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0) == -int(unix.EINVAL) {
 		// Another process has lowered RLIMIT_NOFILE, so ppoll(2) fails. Check for every kind of event in turn instead.
-		proc.Rest(moment)
+		calls.Rest(moment)
 	}
 }
 
@@ -100,11 +101,11 @@ func (p *process) poll() {
 //go:nosplit
 func (p *process) reap() {
 	for {
-		pid, _ := proc.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
+		pid, _ := calls.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
 		if pid == 0 || pid == p.inner || pid == int(p.Main) {
 			return
 		}
-		proc.WaitID(unix.P_PID, pid, unix.WEXITED)
+		calls.WaitID(unix.P_PID, pid, unix.WEXITED)
 		if noted := p.findEarlier(pid); noted != nil {
 			*noted = 0
 		}
@@ -115,7 +116,7 @@ func (p *process) reap() {
 //
 //go:nosplit
 func hasChildren() bool {
-	_, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
+	_, errno := calls.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
 	return errno != unix.ECHILD
 }
 
@@ -124,7 +125,7 @@ func hasChildren() bool {
 //go:nosplit
 func (p *process) closeReports() {
 	for i := range p.Reports {
-		proc.Close(p.Reports[i])
+		calls.Close(p.Reports[i])
 		p.Reports[i] = -1
 	}
 }
@@ -135,7 +136,7 @@ func (p *process) closeReports() {
 func (p *process) receive() bool {
 	into := [2]uintptr{uintptr(unsafe.Pointer(&p.seen.Message)), unsafe.Sizeof(p.seen.Message)} // a struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
-	n := proc.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
+	n := calls.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
 	if n > 0 && head[5] > 16 { // a cmsghdr followed by descriptors
 		p.closeReports()
 		for i := range p.Reports {
@@ -157,7 +158,7 @@ func (p *process) receive() bool {
 //
 //go:nosplit
 func (p *process) readSignal() bool {
-	if proc.Call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) <= 0 {
+	if calls.Call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) <= 0 {
 		return false
 	}
 	p.seen.Message = Message{Value: p.signal.Signo, Sender: Kernel}
@@ -176,25 +177,25 @@ func (p *process) readSignal() bool {
 //go:nosplit
 func (p *process) do(act Act) {
 	if act&Bound != 0 { // after a hang-up, only a tracer can delay the inner fini's exit
-		p.deadline = proc.Uptime() + time.Second
+		p.deadline = calls.Uptime() + time.Second
 	}
 	if act&TellParent != 0 {
 		p.say(ParentDied)
-		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0) // signal 0 if there is none
+		calls.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0) // signal 0 if there is none
 	}
 	if act&Continue != 0 {
-		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0) // no effect unless it is stopped
+		calls.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0) // no effect unless it is stopped
 	}
 	if act&(LetGo|BeStoppable) != 0 {
 		stops := ^p.Takes()
 		signalFD(p.signalFD, ^stops)
-		proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
+		calls.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
 	}
 	if act&Suspend != 0 {
-		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Signal.Value), 0, 0)
+		calls.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Signal.Value), 0, 0)
 	}
 	if act&Kill != 0 {
-		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
+		calls.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
 	}
 }
 
@@ -210,7 +211,7 @@ func (p *process) inherit() {
 	room := 64 // the tree can hardly fork more often in the few milliseconds before the heir has its threads
 	for round := 0; round < 1000 && !hasRoom(room); round++ {
 		p.killChildren()
-		proc.Rest(moment)
+		calls.Rest(moment)
 		room = 12 // enough for the threads of the runtime
 	}
 	signalFD(p.signalFD, ^uint64(childEnded))
@@ -219,11 +220,11 @@ func (p *process) inherit() {
 	// If standard error is non-blocking, the runtime calls epoll_create1(2) and aborts if no descriptor is left. In
 	// that case make standard error blocking until Known is called. See reaper/streams.go for the other two streams.
 	const some = 16
-	spare := proc.Call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
-	proc.Close(spare)
-	if flags := proc.Call(unix.SYS_FCNTL, 2, unix.F_GETFL, 0, 0); spare < 0 && flags > 0 && flags&unix.O_NONBLOCK != 0 {
+	spare := calls.Call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
+	calls.Close(spare)
+	if flags := calls.Call(unix.SYS_FCNTL, 2, unix.F_GETFL, 0, 0); spare < 0 && flags > 0 && flags&unix.O_NONBLOCK != 0 {
 		p.stderrFlags = flags
-		proc.Call(unix.SYS_FCNTL, 2, unix.F_SETFL, uintptr(flags&^unix.O_NONBLOCK), 0)
+		calls.Call(unix.SYS_FCNTL, 2, unix.F_SETFL, uintptr(flags&^unix.O_NONBLOCK), 0)
 	}
 }
 
@@ -233,7 +234,7 @@ func (p *process) inherit() {
 func hasRoom(n int) bool {
 	made := 0
 	for ; made < n; made++ {
-		pid := proc.Call(unix.SYS_CLONE, 0, 0, 0, 0) // the child sends no signal when it exits: see __WCLONE in wait(2)
+		pid := calls.Call(unix.SYS_CLONE, 0, 0, 0, 0) // the child sends no signal when it exits: see __WCLONE in wait(2)
 		if pid == 0 {
 			exitBy(0)
 		}
@@ -242,7 +243,7 @@ func hasRoom(n int) bool {
 		}
 	}
 	for range made {
-		proc.Call(unix.SYS_WAIT4, ^uintptr(0), 0, unix.WCLONE, 0)
+		calls.Call(unix.SYS_WAIT4, ^uintptr(0), 0, unix.WCLONE, 0)
 	}
 	return made == n
 }
@@ -255,14 +256,14 @@ func hasRoom(n int) bool {
 //go:nosplit
 func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
-	exited, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
+	exited, errno := calls.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
 	if main != 0 && errno == 0 && p.Job == 0 { // gVisor would take pid 0 as any child
-		proc.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
+		calls.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
 	at, end, err := p.readChildren()
 	left = err < 0
 	for pid := 0; at < end; at++ { // each pid is followed by a blank
-		if pid, at = proc.Number(at); at >= end { // the text was cut off within this pid or after it
+		if pid, at = calls.Number(at); at >= end { // the text was cut off within this pid or after it
 			return true
 		}
 		if pid != 0 && (pid == main && exited == main || p.findEarlier(pid) != nil) {
@@ -270,8 +271,8 @@ func (p *process) killChildren() (left bool) {
 		}
 		left = true
 		// Never pass pid 0 to kill(2), because that would signal this process's own group.
-		if pid != 0 && (pid == main || proc.Call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid) {
-			proc.Call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
+		if pid != 0 && (pid == main || calls.Call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid) {
+			calls.Call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
 	}
 	return left
@@ -293,5 +294,5 @@ func (p *process) findEarlier(pid int) *int32 {
 //
 //go:nosplit
 func signalFD(fd int, set uint64) int {
-	return proc.Call(unix.SYS_SIGNALFD4, uintptr(fd), uintptr(unsafe.Pointer(&set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
+	return calls.Call(unix.SYS_SIGNALFD4, uintptr(fd), uintptr(unsafe.Pointer(&set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
 }

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
 // listed is the buffer for getdents64(2), which only one thread uses.
@@ -24,16 +24,16 @@ func CloseInherited(keepStdin bool) {
 		release(0, "/proc/self/fd/0\x00")
 	}
 	release(1, "/proc/self/fd/1\x00")
-	dir, buf := proc.Open("/proc/self/fd\x00", unix.O_DIRECTORY), uintptr(unsafe.Pointer(&listed))
+	dir, buf := calls.Open("/proc/self/fd\x00", unix.O_DIRECTORY), uintptr(unsafe.Pointer(&listed))
 	for n := 1; n > 0; {
-		n = proc.Call(unix.SYS_GETDENTS64, uintptr(dir), buf, unsafe.Sizeof(listed), 0)
+		n = calls.Call(unix.SYS_GETDENTS64, uintptr(dir), buf, unsafe.Sizeof(listed), 0)
 		for at := buf; n > 0 && at < buf+uintptr(n); {
-			fd, _ := proc.Number(at + unsafe.Offsetof(unix.Dirent{}.Name)) // 0 for "." and ".."
+			fd, _ := calls.Number(at + unsafe.Offsetof(unix.Dirent{}.Name)) // 0 for "." and ".."
 			closeUnlessOwn(fd)
 			at += uintptr(*(*uint16)(unsafe.Add(nil, at+unsafe.Offsetof(unix.Dirent{}.Reclen))))
 		}
 	}
-	proc.Close(dir)
+	calls.Close(dir)
 	// Without a list, try a limited number of descriptors, because the Go runtime has raised the soft limit to the hard
 	// limit, which may be a billion.
 	for fd := 3; dir < 0 && fd < 1<<16; fd++ {
@@ -45,8 +45,8 @@ func CloseInherited(keepStdin bool) {
 //
 //go:nosplit
 func closeUnlessOwn(fd int) {
-	if fd >= 3 && proc.Call(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFD, 0, 0) == 0 {
-		proc.Close(fd)
+	if fd >= 3 && calls.Call(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFD, 0, 0) == 0 {
+		calls.Close(fd)
 	}
 }
 
@@ -55,12 +55,12 @@ func closeUnlessOwn(fd int) {
 //
 //go:nosplit
 func release(fd int, link string) {
-	path := proc.Open(link, unix.O_PATH)
+	path := calls.Open(link, unix.O_PATH)
 	if path < 0 {
-		proc.Close(fd)
-		proc.Open("/\x00", unix.O_PATH)
+		calls.Close(fd)
+		calls.Open("/\x00", unix.O_PATH)
 		return
 	}
-	proc.Call(unix.SYS_DUP3, uintptr(path), uintptr(fd), unix.O_CLOEXEC, 0)
-	proc.Close(path)
+	calls.Call(unix.SYS_DUP3, uintptr(path), uintptr(fd), unix.O_CLOEXEC, 0)
+	calls.Close(path)
 }

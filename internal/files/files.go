@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
 // maxLinks is how many symbolic links a path may contain. See path_resolution(7).
@@ -26,7 +26,7 @@ func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer proc.Close(dir)
+	defer calls.Close(dir)
 	var st unix.Stat_t
 	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		if err := check(&st); err != nil {
@@ -84,11 +84,11 @@ func folder(path string) (dir int, name string, err error) {
 			}
 		}
 		if err != nil {
-			proc.Close(dir)
+			calls.Close(dir)
 			return -1, "", err
 		}
 		if target == "" {
-			proc.Close(dir)
+			calls.Close(dir)
 			dir = next
 		}
 	}
@@ -106,7 +106,7 @@ func into(dir int, name string) (next int, target string, err error) {
 	if err != nil {
 		return -1, "", err
 	}
-	defer proc.Close(link)
+	defer calls.Close(link)
 	var around, st unix.Stat_t
 	var system unix.Statfs_t
 	text := make([]byte, unix.PathMax)

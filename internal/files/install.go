@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
 // Install copies this binary to path. It writes to a temporary file in the same directory and renames it when the copy
@@ -23,7 +23,7 @@ func Install(path string) error {
 	if err != nil {
 		return cannotWrite(path, err)
 	}
-	defer proc.Close(dir)
+	defer calls.Close(dir)
 	var st unix.Stat_t
 	switch err := unix.Fstatat(dir, name, &st, 0); {
 	case err != nil:

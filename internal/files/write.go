@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
@@ -37,9 +38,9 @@ func Quietly(write func() error) error {
 	err := write()
 	if err == unix.EPIPE {
 		// Ignoring a pending signal discards it. See sigaction(2).
-		var now proc.SigAction
-		proc.SetAction(unix.SIGPIPE, &proc.SigAction{proc.Ignore}, &now)
-		proc.SetAction(unix.SIGPIPE, &now, nil)
+		var now calls.SigAction
+		calls.SetAction(unix.SIGPIPE, &calls.SigAction{calls.Ignore}, &now)
+		calls.SetAction(unix.SIGPIPE, &now, nil)
 	}
 	return err
 }

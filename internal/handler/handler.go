@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
 // Catchable reports whether sig can be caught and forwarded to another process. It returns false for SIGCHLD, which is
@@ -45,7 +45,7 @@ type catching struct {
 	senders [64]atomic.Int64  // sender of the last signal n, at n-1: si_code in the low half, si_pid in the high half
 	counts  [64]atomic.Uint64 // number of signals n that were caught, at n-1; signals from outside also count in the high half
 	keeps   [64]uint64        // for each signal, which pending signals it leaves pending
-	action  proc.SigAction    // the action that catches a signal
+	action  calls.SigAction   // the action that catches a signal
 }
 
 // The assembly calls this function, and linters can't see that.
@@ -86,7 +86,7 @@ func handle(sig uintptr, info *siginfo) (ofRuntime bool) {
 		done = caught.pending.CompareAndSwap(pending, pending&caught.keeps[n]|1<<n)
 	}
 	one := uint64(1)
-	proc.Call(unix.SYS_WRITE, uintptr(caught.eventFD), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one), 0)
+	calls.Call(unix.SYS_WRITE, uintptr(caught.eventFD), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one), 0)
 	return false
 }
 
@@ -108,16 +108,16 @@ func Prepare(eventFD int) {
 	// At its start, the runtime replaces any handler for SIGSEGV with its own. Like the runtime's handler, ours runs on
 	// the signal stack that the runtime gives each thread, with all signals blocked.
 	if caught.runtime == 0 {
-		proc.SetAction(unix.SIGSEGV, nil, &caught.action)
+		calls.SetAction(unix.SIGSEGV, nil, &caught.action)
 		caught.runtime, caught.action[0] = caught.action[0], handlerPC
 	}
 }
 
 // Catch makes the handler catch a signal.
-func Catch(sig syscall.Signal) { proc.SetAction(sig, &caught.action, nil) }
+func Catch(sig syscall.Signal) { calls.SetAction(sig, &caught.action, nil) }
 
 // Uncatch restores the default action for a signal.
-func Uncatch(sig syscall.Signal) { proc.SetAction(sig, &proc.SigAction{}, nil) } // zero is SIG_DFL
+func Uncatch(sig syscall.Signal) { calls.SetAction(sig, &calls.SigAction{}, nil) } // zero is SIG_DFL
 
 // Take returns the signals that were caught since the last call. Bit n-1 is signal n.
 func Take() uint64 { return caught.pending.Swap(0) }

@@ -5,10 +5,10 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 )
 
@@ -26,7 +26,7 @@ import (
 func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	result := life.ResultOf(syscall.WaitStatus(self.Status))
 	k := newKernel(options, self)
-	k.begun = proc.Uptime()
+	k.begun = calls.Uptime()
 	k.tree.StartDir = cmp.Or(self.Dir, k.tree.StartDir)
 	k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))
 	var places []report.Place

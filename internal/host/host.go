@@ -12,11 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
+	"github.com/seed-126c5d8a/fini/internal/cgroup"
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -77,7 +78,7 @@ type kernel struct {
 	bonds      []bond
 	tree       *orphans.Tree
 	report     report.Report
-	memory     proc.Memory
+	memory     cgroup.Memory
 	fds        []unix.PollFd // buffer for Wait
 
 	owners   *report.Owners // records which process started each leftover
@@ -108,7 +109,7 @@ func newKernel(options *cli.Options, self entry.Facts) *kernel {
 
 // begin creates the loop for a command that was just started.
 func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
-	k.begun = proc.Uptime()
+	k.begun = calls.Uptime()
 	k.mainFD = child.FD
 	k.tree.Allow(options.AllowOrphan, child.Pid)
 	k.report.Pid = child.Pid

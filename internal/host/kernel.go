@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
@@ -23,7 +24,7 @@ import (
 )
 
 // Now returns the uptime.
-func (k *kernel) Now() time.Duration { return proc.Uptime() }
+func (k *kernel) Now() time.Duration { return calls.Uptime() }
 
 // Wait blocks until something happens, in a single poll of a single thread. If fini may not be told of an exit (see
 // blind), it returns after a second at most.

@@ -7,11 +7,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/files"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -176,7 +176,7 @@ func (k *kernel) sayEnd(end life.End) {
 	if k.ended > 0 && k.report.Pid != 0 && k.self.Role != entry.Heir {
 		command = fmt.Sprintf("; the command ran for %v", since(k.ended))
 	}
-	k.Sayf(life.Detail, "%s, after %v%s", how, since(proc.Uptime()), command)
+	k.Sayf(life.Detail, "%s, after %v%s", how, since(calls.Uptime()), command)
 }
 
 // tellGitHub annotates the step of a GitHub job, with commands to the runner, and appends to the step summary.

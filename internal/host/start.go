@@ -10,11 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
+	"github.com/seed-126c5d8a/fini/internal/cgroup"
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/handler"
 	"github.com/seed-126c5d8a/fini/internal/life"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -24,7 +25,7 @@ import (
 // prepare does everything that must be done before the command starts. If it returns an error, the command must not
 // start.
 func (k *kernel) prepare(options *cli.Options) (err error) {
-	if call, errno := proc.Refused(); errno != 0 { // kill(-1) would signal every process, and -1 is the error of getpid(2)
+	if call, errno := calls.Refused(); errno != 0 { // kill(-1) would signal every process, and -1 is the error of getpid(2)
 		return fmt.Errorf("cannot do without %s: %w", call, errno)
 	}
 	if len(options.Report) > entry.MaxReports {
@@ -105,7 +106,7 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
 	}
-	k.memory = proc.CountMemory() // before the start, because the command may be killed immediately
+	k.memory = cgroup.CountMemory() // before the start, because the command may be killed immediately
 	job, orphaned := uint32(0), false
 	if k.line.FD >= 0 {
 		k.line.Starting()

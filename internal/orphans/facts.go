@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
 // This file answers questions about a single process. Unless the pid belongs to an unreaped child, it may be reused at
@@ -85,7 +85,7 @@ func (t *Tree) Reaped(pid int) {
 	t.lastReaped = pid
 	t.forget(pid)
 	if pidfd, noted := t.earlier[pid]; noted {
-		proc.Close(pidfd)
+		calls.Close(pidfd)
 		delete(t.earlier, pid)
 	}
 }

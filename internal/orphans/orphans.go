@@ -36,6 +36,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
@@ -165,14 +166,10 @@ func (t *Tree) openProc() error {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
 	t.descriptors = limit.Cur
-	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, own, err := proc.Mounted()
 	if err != nil {
-		return fmt.Errorf("cannot open /proc: %w", err)
+		return err
 	}
-	// The /proc of another PID namespace would show other processes.
-	link := make([]byte, 32)
-	n, err := unix.Readlinkat(fd, "self", link)
-	own := err == nil && string(link[:n]) == strconv.Itoa(t.self)
 	if !own || proc.HidesProcesses() {
 		if own && t.ownFiles.Dir < 0 {
 			t.ownFiles.Dir = fd
@@ -197,8 +194,8 @@ func (t *Tree) Close() {
 	for pid := range t.known {
 		t.forget(pid)
 	}
-	proc.Close(t.Dir)
-	proc.Close(t.ownFiles.Dir)
+	calls.Close(t.Dir)
+	calls.Close(t.ownFiles.Dir)
 	t.Dir, t.ownFiles.Dir = -1, -1
 }
 

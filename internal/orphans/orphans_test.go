@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/internal/tests/need"
@@ -107,12 +108,12 @@ func (f *family) pidsOf(labels []string) (pids []int) {
 
 func TestLook(t *testing.T) {
 	f := newFamily(t)
-	before := proc.Uptime()
+	before := calls.Uptime()
 	const name = "a\nb\\) Z 1 1 1\xff"
 	f.start(command("@named", name, "@stay", "named"))
 	f.grow("@stay child", "@session @stay session", "@group @stay group", "@fork parent @fork middle @stay grandchild",
 		"@double @stay daemon", "@headless headless")
-	after := proc.Uptime()
+	after := calls.Uptime()
 	f.zombie() // which is not alive
 	self, ownGroup := os.Getpid(), unix.Getpgrp()
 	ownSession, err := unix.Getsid(0)
@@ -296,7 +297,7 @@ func comesAgain(t *testing.T, label string, tree *Tree) (f *family, old Process)
 			f.lines.WantNext("reaped parent")
 		}
 		// The start tells two processes of one pid apart, to the tick.
-		for proc.Uptime() < old.Start+2*proc.Tick {
+		for calls.Uptime() < old.Start+2*proc.Tick {
 			runtime.Gosched()
 		}
 		onMain <- func() { _ = os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, old.Pid-1), 0) }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
@@ -74,7 +75,7 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 		if t.late() {
 			over.Store(true) // the reader still finishes the current process
 		}
-		proc.Rest(pause)
+		calls.Rest(pause)
 	}
 	over.Store(true)
 	n := int(done.Load())
@@ -120,7 +121,7 @@ func (t *Tree) askFacts(found []Process) {
 	const tries = 4
 	for try := 0; len(pending) > 0 && try < tries; try++ {
 		if try > 0 {
-			proc.Rest(time.Millisecond << try) // most processes are only briefly in these states
+			calls.Rest(time.Millisecond << try) // most processes are only briefly in these states
 		}
 		var of []Process
 		var waiting []*Process
@@ -234,7 +235,7 @@ func (t *Tree) persist(tries int, pending []Process, read func(quiet []Process),
 		if len(pending) == 0 || try == tries-1 || t.late() {
 			return
 		}
-		proc.Rest(2 * time.Millisecond << try)
+		calls.Rest(2 * time.Millisecond << try)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
@@ -325,7 +326,7 @@ func pidMax() int {
 // process. Other errors are why waitid(2) failed. idtype and id are P_PID and a pid, or P_ALL and 0 for any child. With
 // __WALL, children from before the exec count too if their exit signal is not SIGCHLD. See clone(2).
 func ownChild(idtype, id int) unix.Errno {
-	ended, errno := proc.WaitID(idtype, id, unix.WEXITED|unix.WNOWAIT)
+	ended, errno := calls.WaitID(idtype, id, unix.WEXITED|unix.WNOWAIT)
 	if errno == 0 && ended != 0 {
 		return unix.EAGAIN
 	}

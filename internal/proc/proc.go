@@ -1,4 +1,4 @@
-// Package proc reads files in /proc and in the cgroup file system for all of fini. It also finds out what this kernel
+// Package proc reads files in /proc for all of fini. It also finds out what this kernel
 // supports. It makes no decisions, and never follows a link.
 package proc
 
@@ -25,6 +25,17 @@ type Files struct {
 
 // In returns Files for the directory dir. If dir is AT_FDCWD, files are named by their full paths.
 func In(dir int) Files { return Files{Dir: dir, Buf: make([]byte, 4<<10)} }
+
+// Mounted opens /proc, and reports whether it belongs to the PID namespace of this process. The /proc of another namespace
+// would show other processes.
+func Mounted() (dir int, own bool, err error) {
+	dir, err = unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, false, fmt.Errorf("cannot open /proc: %w", err)
+	}
+	f := In(dir)
+	return dir, f.Link("self") == strconv.Itoa(unix.Getpid()), nil
+}
 
 // Name returns the kernel's name for a process, or "" if it is unknown or if reading it may hang. See proc_pid_comm(5).
 func Name(pid int) string {

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // OneLine makes text from other processes safe to print, because a process may choose any name. It replaces unprintable
@@ -48,7 +48,7 @@ func Describe(p orphans.Process, commandLine string, session int, from Lineage, 
 	case p.Session != session && p.Session != 0:
 		more += ", detached"
 	}
-	if old := proc.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
+	if old := calls.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
 		more += ", " + old.Truncate(time.Second).String() + " old"
 	}
 	more += startedBy(from) + whereIs(from.At)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
@@ -25,7 +25,7 @@ func TestDescribe(t *testing.T) {
 	plain, long := in(1, 0), strings.Repeat("x", 500)
 	aged := func(age time.Duration) orphans.Process {
 		p := plain
-		p.Start = max(proc.Uptime()-age, 1) // the machine may have been booted a moment ago
+		p.Start = max(calls.Uptime()-age, 1) // the machine may have been booted a moment ago
 		return p
 	}
 	for what, c := range map[string]struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/files"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
@@ -155,7 +156,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, s
 		r.moreLeftovers++
 		return
 	}
-	left := &leftover{Lineage: from, found: time.Now(), age: proc.Uptime() - p.Start, sent: sent, spared: orNull(spared != "", spared), during: during, line: line}
+	left := &leftover{Lineage: from, found: time.Now(), age: calls.Uptime() - p.Start, sent: sent, spared: orNull(spared != "", spared), during: during, line: line}
 	// Copy only the fields that are needed, because the details that package orphans keeps may be large.
 	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // MaxRunning is the maximum number of running processes in a report.
@@ -36,7 +36,7 @@ var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "disk sleep",
 // that are not in seen. Running replaces the result of an earlier call.
 func (r *Report) Running(seen []orphans.Activity, more int, by *Owners) {
 	r.running, r.moreRunning = nil, more
-	now := proc.Uptime()
+	now := calls.Uptime()
 	for _, a := range seen {
 		p := running{pid: a.Pid, parent: a.Parent, age: -1, cpu: a.CPU, state: states[a.State], listens: a.Listens}
 		if a.Start > 0 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/internal/calls"
 	"github.com/seed-126c5d8a/fini/internal/orphans"
-	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
@@ -21,7 +21,7 @@ func surveyed(more int, seen ...orphans.Activity) *Report {
 // doing is a process that was started so long ago.
 func doing(state byte, command string, ago time.Duration, listens []string, test string) orphans.Activity {
 	a := orphans.Activity{CommandLine: command, CPU: 1500 * ms}
-	a.Pid, a.Parent, a.State, a.Start = 4711, 4710, state, max(proc.Uptime()-ago, 1)
+	a.Pid, a.Parent, a.State, a.Start = 4711, 4710, state, max(calls.Uptime()-ago, 1)
 	a.Listens, a.Variables = listens, map[string]string{"FINI_TEST": test}
 	return a
 }

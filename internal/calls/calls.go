@@ -1,4 +1,8 @@
-package proc
+// Package calls contains raw system calls, which bypass the Go runtime, and functions that are built on them. Package entry
+// needs them because it runs before the runtime, where the stack can't grow, there is no heap, and there are no write
+// barriers. All that it calls is nosplit, and a test reads the machine code. The rest of fini uses them for calls that
+// never block but are frequent, because the runtime prepares for blocking on every ordinary system call.
+package calls
 
 import (
 	"syscall"
@@ -7,11 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// This file contains raw system calls, which bypass the Go runtime, and functions that are built on them. Package entry
-// needs them because it runs before the runtime, where the stack can't grow, there is no heap, and there are no write
-// barriers. All that it calls is nosplit, and a test reads the machine code. The rest of fini uses them for calls that
-// never block but are frequent, because the runtime prepares for blocking on every ordinary system call.
 
 // Call makes a system call. It returns a negative errno if the kernel refuses.
 //
@@ -53,36 +52,15 @@ func Close(fd int) {
 	}
 }
 
-// ReadOf reads the beginning of a file into text. The file's path is head, pid and tail put together, and tail ends
-// with a NUL. The last byte of text remains 0. ReadOf returns the number of bytes, or a negative errno.
-//
-//go:nosplit
-func ReadOf(head string, pid int, tail string, text *[4096]byte) int {
-	at := uintptr(unsafe.Pointer(text)) + 64
-	for i := range len(tail) {
-		setByte(at+uintptr(i), tail[i])
-	}
-	for ; pid > 0; pid /= 10 {
-		at--
-		setByte(at, byte('0'+pid%10))
-	}
-	for i := len(head) - 1; i >= 0; i-- {
-		at--
-		setByte(at, head[i])
-	}
-	fd := OpenAt(at, unix.O_RDONLY)
-	n := Call(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(text)), uintptr(len(text)-1), 0)
-	Close(fd)
-	return n
-}
-
 // ByteAt returns the byte at an address. It adds to nil because the address need not belong to a Go object.
 //
 //go:nosplit
 func ByteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
 
+// SetByte sets the byte at an address.
+//
 //go:nosplit
-func setByte(at uintptr, value byte) { *(*byte)(unsafe.Add(nil, at)) = value }
+func SetByte(at uintptr, value byte) { *(*byte)(unsafe.Add(nil, at)) = value }
 
 // TextAt returns the NUL-terminated text at an address. The text is not copied, so it must never change.
 func TextAt(begin uintptr) string {
@@ -195,30 +173,4 @@ func Uptime() time.Duration {
 func Rest(d time.Duration) {
 	t := unix.NsecToTimespec(int64(d))
 	Call(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0, 0)
-}
-
-// ParentNow returns the parent of a process, even of a zombie, or 0 if it is unknown. Before Linux 6.13 this requires a
-// file in /proc, which ParentNow reads into text if mayRead is true.
-//
-//go:nosplit
-func ParentNow(pid int, text *[4096]byte, mayRead bool) int {
-	const getInfo = 0xc040ff0b // PIDFD_GET_INFO, as Linux 6.13 has it
-	info := (*unix.PidfdInfo)(unsafe.Pointer(text))
-	info.Mask = 0
-	fd := Call(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0, 0)
-	failed := Call(unix.SYS_IOCTL, uintptr(fd), getInfo, uintptr(unsafe.Pointer(info)), 0)
-	Close(fd)
-	if failed == 0 {
-		return int(info.Ppid)
-	}
-	if !mayRead {
-		return 0
-	}
-	for at, left := uintptr(unsafe.Pointer(text)), ReadOf("/proc/", pid, "/status\x00", text); left > 0; at, left = at+1, left-1 {
-		if Begins(at, "\nPPid:\t") {
-			parent, _ := Number(at + uintptr(len("\nPPid:\t")))
-			return parent
-		}
-	}
-	return 0
 }

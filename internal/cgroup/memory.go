@@ -1,4 +1,5 @@
-package proc
+// Package cgroup counts the processes that the kernel has killed because memory ran out.
+package cgroup
 
 import (
 	"cmp"
@@ -8,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // Memory counts the processes in this process's cgroup that the kernel has killed because memory ran out. The count
@@ -20,8 +23,8 @@ type Memory struct {
 
 // CountMemory records the current count, if this process is in a memory cgroup.
 func CountMemory() Memory {
-	f := In(unix.AT_FDCWD)
-	text, _ := f.Whole("/proc/self/cgroup", MaxText)
+	f := proc.In(unix.AT_FDCWD)
+	text, _ := f.Whole("/proc/self/cgroup", proc.MaxText)
 	for _, file := range memoryFiles(string(text)) {
 		if count, err := kills(file); err == nil {
 			return Memory{file, count}
@@ -63,8 +66,8 @@ func memoryFiles(text string) []string {
 
 // kills reads the count from a memory.events or memory.oom_control file.
 func kills(file string) (uint64, error) {
-	f := In(unix.AT_FDCWD)
-	text, err := f.Whole(file, MaxText)
+	f := proc.In(unix.AT_FDCWD)
+	text, err := f.Whole(file, proc.MaxText)
 	for line := range strings.Lines(string(text)) {
 		if value, found := strings.CutPrefix(line, "oom_kill "); found {
 			return strconv.ParseUint(strings.TrimSpace(value), 10, 64)
