@@ -1,7 +1,6 @@
 package life
 
 import (
-	"fmt"
 	"slices"
 	"syscall"
 	"time"
@@ -84,7 +83,7 @@ const (
 	MaxNamed = 20
 
 	// tick is the unit of orphans.Process.Start, which is rounded down.
-	tick = 10 * time.Millisecond
+	tick = orphans.Tick
 
 	// If the start of a process is unknown, it is spared as clean-up for this long at most, or for half of --grace.
 	startUnknown = 5 * time.Second
@@ -116,7 +115,7 @@ type sweep struct {
 	quietLook bool          // the last look has found only spared processes
 	lookedAt  time.Duration // uptime of the last look
 	lookTook  time.Duration // duration of the last look
-	staying   []action      // messages about the spared processes that the last look has found
+	spared    []action      // messages about the spared processes that the last look has found
 }
 
 func newSweep(r Rules, known *records) *sweep {
@@ -231,7 +230,7 @@ func (s *sweep) reaped(now time.Duration, e reaped) ([]action, Machine) {
 	}
 	switch {
 	case e.none:
-		s.staying = nil
+		s.spared = nil
 		return s.finish()
 	case s.stage == waiting && s.looks():
 		// Nothing is urgent here, and leftovers tend to exit in quick succession, so look at most once per longPause.
@@ -294,44 +293,37 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
 		return s.spares(p) != ""
 	})
-	s.staying = s.stay(e.Found)
+	s.spared = s.tellSpared(e.Found)
 	if s.stage == asking || s.stage == counting {
 		do = append(do, s.unread(found)...)
 	}
-	mayEnd := len(found) == 0 && (len(s.staying) > 0 || s.Orphans == StopPipes)
+	onlySpared := len(found) == 0 && (len(s.spared) > 0 || s.Orphans == StopPipes)
 	switch {
-	case mayEnd && !s.quietLook:
+	case onlySpared && !s.quietLook:
 		// A look may miss a process that was forked while it walked the tree, so look again.
 		s.quietLook = true
 		return append(do, look{}), s
-	case mayEnd && e.Still:
+	case onlySpared && e.Still:
 		return s.finish(do...)
-	case mayEnd && s.stage == killing && now >= s.deadline:
+	case onlySpared && s.stage == killing && now >= s.deadline:
 		return s.finish(append(do, say{level: Always, text: "gave up on leftovers: processes come and go all the time"})...)
 	}
 	if s.stage == clearing {
 		return s.clear(now, e, do)
 	}
-	s.quietLook = mayEnd
+	s.quietLook = onlySpared
+	return s.inStage(now, e, found, do)
+}
+
+// inStage does what a stage makes of a look that does not end the sweep. found are the leftovers that nobody spares.
+func (s *sweep) inStage(now time.Duration, e looked, found []orphans.Process, do []action) ([]action, Machine) {
 	switch s.stage {
 	case asking:
-		since, spared := s.cleanUp(e.Found, s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2))
-		if left := s.refusing(found); len(found) > 0 && len(left) == len(found) {
-			return s.finish(append(do, s.gaveUp(now, left))...)
-		}
-		do = append(do, s.askEach(now, found, spared)...)
-		s.setDeadline(found, since)
-		return append(do, s.again(now)), s
+		return s.askFound(now, e, found, do)
 	case killing:
 		return s.killEach(now, found, do)
 	case lingering:
-		if s.onlyNames() && !slices.ContainsFunc(found, func(p orphans.Process) bool { _, asked := s.askedWithGroup(p); return asked }) {
-			return s.ask(do...)
-		}
-		if !s.looks() {
-			return append(do, wake{max(s.deadline-now, 0)}), s
-		}
-		return append(do, s.again(now)), s
+		return s.linger(now, found, do)
 	case waiting:
 		if s.looks() && s.pause < longestPause {
 			do = append(do, wake{s.pause})
@@ -343,6 +335,29 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		return s.finish(do...)
 	}
 	return nil, s
+}
+
+// askFound asks the leftovers that a look has found to exit, unless fini may signal none of them.
+func (s *sweep) askFound(now time.Duration, e looked, found []orphans.Process, do []action) ([]action, Machine) {
+	since, spared := s.cleanUp(e.Found, s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2))
+	if left := s.refusing(found); len(found) > 0 && len(left) == len(found) {
+		return s.finish(append(do, s.gaveUp(now, left))...)
+	}
+	do = append(do, s.askEach(now, found, spared)...)
+	s.setDeadline(found, since)
+	return append(do, s.again(now)), s
+}
+
+// linger keeps lingering, unless fini only names leftovers, and none was asked to exit with the command.
+func (s *sweep) linger(now time.Duration, found []orphans.Process, do []action) ([]action, Machine) {
+	wasAsked := func(p orphans.Process) bool { _, asked := s.askedWithGroup(p); return asked }
+	switch {
+	case s.onlyNames() && !slices.ContainsFunc(found, wasAsked):
+		return s.ask(do...)
+	case !s.looks():
+		return append(do, wake{max(s.deadline-now, 0)}), s
+	}
+	return append(do, s.again(now)), s
 }
 
 // inGroup reports whether a leftover is in the command's process group. It returns false for the main child.
@@ -390,9 +405,9 @@ func (s *sweep) spares(p orphans.Process) string {
 	return s.whom.spares(p)
 }
 
-// stay returns a message for each process that fini spares. It leaves out processes that were asked to exit and have
-// closed the streams since.
-func (s *sweep) stay(found []orphans.Process) (do []action) {
+// tellSpared returns a message for each process that fini spares. It leaves out processes that were asked to exit and
+// have closed the streams since.
+func (s *sweep) tellSpared(found []orphans.Process) (do []action) {
 	told := map[string]int{}
 	for _, p := range found {
 		why := s.spares(p)
@@ -514,49 +529,9 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 	return append(do, s.again(now)), s
 }
 
-func (s *sweep) gaveUp(now time.Duration, pids []int) action {
-	text := fmt.Sprintf("gave up on leftovers that do not exit: %v", pids)
-	if s.stopBy != 0 && now > s.stopBy {
-		text += fmt.Sprintf(", so --stop-within=%v was not kept", s.StopWithin)
-	}
-	return say{level: Always, text: text}
-}
-
 // again schedules the next look. The pause gets longer each time, but ends with the stage.
 func (s *sweep) again(now time.Duration) action {
 	after := min(s.pause, max(s.deadline-now, 0))
 	s.pause = min(2*s.pause, max(longPause, min(timesLook*s.lookTook, costlyPause)))
 	return wake{after}
-}
-
-// finish ends the life with the status that follows from the command's status and the flags.
-func (s *sweep) finish(do ...action) ([]action, Machine) {
-	end := End{Result: s.result, Leaks: Leaks{Count: s.count - s.unsure, Left: s.stage == counting}}
-	do = append(do, s.staying...)
-	did, leaks := "stopped", fmt.Sprintf("%d leftovers", end.Count)
-	if end.Left {
-		did = "left"
-	}
-	if end.Count == 1 {
-		leaks = "1 leftover"
-	}
-	if s.count > MaxNamed {
-		do = append(do, say{level: Normal, text: fmt.Sprintf("%s %d leftovers in all", did, s.count)})
-	}
-	if s.ignored > 1 {
-		do = append(do, say{level: Normal, text: fmt.Sprintf("ignored at least %d signals from inside this PID namespace in all", s.ignored)})
-	}
-	if slices.Contains(s.Remap, end.Status()) {
-		end.Result = Result{}
-	}
-	if end.Status() == 0 && end.Count > 0 && s.OrphansExit > 0 {
-		end.Code, end.Decided = s.OrphansExit, true
-		do = append(do, say{level: Always, text: fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, leaks)})
-	}
-	return append(do, exit{end}), nil
-}
-
-// cannotFind returns a message about a failure to find leftovers.
-func cannotFind(err error) action {
-	return say{level: Always, text: fmt.Sprintf("cannot find leftovers: %v", err)}
 }

@@ -40,6 +40,9 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
+// Tick is the unit of Process.Start, which is rounded down to it.
+const Tick = proc.Tick
+
 // Process is a process of the tree as a look found it.
 type Process struct {
 	Pid, Parent, Group, Session int
