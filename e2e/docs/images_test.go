@@ -353,7 +353,7 @@ func migrationGrep(t *testing.T, command string) {
 // What docs/images.md says of a command that can't be run: fini's and tini's statuses, and those of the others.
 func TestMigrateStatuses(t *testing.T) {
 	t.Parallel()
-	m := regexp.MustCompile(`The status is (\d+) if the command isn't found, and (\d+) if it can't be executed, as with tini. dumb-init exits with (\d+)\s+then, and catatonit with (\d+)\.`).
+	m := regexp.MustCompile(`The status is (\d+) if the command isn't found, and (\d+)\s+if\s+it can't be executed, as with tini.\s+In\s+both\s+cases,\s+dumb-init\s+exits\s+with\s+(\d+),\s+and\s+catatonit\s+with\s+(\d+)\.`).
 		FindStringSubmatch(rig.ReadFile(t, "../docs/images.md"))
 	if m == nil {
 		t.Fatal("docs/images.md says it in other words")

@@ -33,7 +33,7 @@ type Options struct {
 	// stops the command after a --bind process has exited. As PID 1, under nohup(1) and in docker exec, fini watches the
 	// parent process only if you give this flag.
 	Pdeathsig *syscall.Signal `common:"" short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop"`
-	// When stdin closes, give the command --grace to exit, and then stop it. Stdin must be a pipe, a stream socket, a
+	// When stdin closes, wait --grace for the command to exit, and then stop it. Stdin must be a pipe, a stream socket, a
 	// terminal, or /dev/null, which counts as closed from the start.
 	StdinEOF bool `common:"" name:"stdin-eof" short:"i" xor:"stdin" group:"stop"`
 	// Stop the command after DUR, and exit with 124. 0 means no limit.
@@ -49,8 +49,8 @@ type Options struct {
 	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop"`
 	// How long the command may take to exit after stdin closes and after each stop signal, before it is killed.
 	Grace time.Duration `common:"" placeholder:"DUR" default:"5s" group:"stop"`
-	// Kill the command if it still runs DUR after fini has forwarded TERM, INT or a --stop-signal. Without this flag, fini
-	// forwards signals and leaves it to their sender to send SIGKILL. 0 turns this off.
+	// Kill the command if it is still running DUR after fini has forwarded TERM, INT or a --stop-signal. Without this flag,
+	// fini forwards signals and leaves it to their sender to send SIGKILL. 0 turns this off.
 	KillAfter time.Duration `common:"" short:"k" placeholder:"DUR" group:"stop"`
 	// Limit the whole shutdown to DUR, and shorten the other waits if necessary. The shutdown begins when fini receives
 	// SIGTERM or a --stop-signal, when fini stops the command for a reason of its own, or when the command exits and
