@@ -1,5 +1,5 @@
-// Package fini carries fini's binary, for a program that can't rely on an installed one. Copy this file into a package of
-// yours, and fini-linux-amd64 of a release beside it. A copy called fini_linux_arm64.go embeds fini-linux-arm64.
+// Package fini embeds fini, for a program that can't rely on an installed one. Copy this file and fini-linux-amd64 from
+// a release into a package of yours. A copy of it named fini_linux_arm64.go embeds fini-linux-arm64.
 package fini
 
 import (
@@ -16,8 +16,8 @@ import (
 //go:embed fini-linux-amd64
 var binary []byte
 
-// Path returns the path of the binary, for exec.Command(path, "-k", "5s", "--", "server"). The binary is in the user's cache
-// folder, under its sum. It is written if it is not there, or is not what was embedded.
+// Path returns the path of the binary, for use as in exec.Command(path, "-k", "5s", "--", "server"). It writes the
+// binary to the user's cache directory, unless it is there already. The file name contains a checksum.
 func Path() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -38,9 +38,9 @@ func Path() (string, error) {
 	return path, err
 }
 
-// write writes a file that gets its name when it is whole: another program may do the same, and execute it. No process
-// may be started meanwhile. It would inherit the open file for a moment, and the kernel doesn't execute a file that is
-// open for writing.
+// write writes the binary under a temporary name, because another program may write and execute it at the same time. No
+// process may be started until the file is closed. It would inherit the descriptor for a moment, and the kernel doesn't
+// execute a file that is open for writing.
 func write(dir string) (name string, err error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -396,7 +396,7 @@ func TestRefusedProc(t *testing.T) {
 		says   []string
 	}{
 		{"none", none, nil, leftover, 0,
-			append(stops, "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes")},
+			append(stops, "--allow-orphan has no effect: without /proc fini can't tell the names of processes")},
 		{"another namespace's", []string{"-p", "-f", "sh", "-c", `"$@"; exit $?`, "sh"}, nil, leftover, 0, stops},
 		{"hidepid as root", hide, nil, setpriv + asUser, 0, stops},
 		{"hidepid as root without SYS_PTRACE", hide, []string{setpriv, "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"},

@@ -233,7 +233,7 @@ func TestLesserBuildSaysSo(t *testing.T) {
 	t.Parallel()
 	lesser := filepath.Join(t.TempDir(), "fini")
 	rig.Succeed(t, exec.Command("go", "build", "-buildvcs=false", "-o", lesser, ".."))
-	const limits = "fini: a build with limits, "
+	const limits = "fini: this build has limits, "
 	status, stdout, stderr := rig.Ask(t, exec.Command(lesser, "--version"))
 	if status != 0 || strings.Count(stdout, "\n") != 1 || !strings.HasPrefix(stderr, limits) {
 		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)

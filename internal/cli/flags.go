@@ -243,7 +243,7 @@ func (c *Options) ToGroup() bool {
 	return !slices.Contains([]string{"tini", "docker-init", "podman-init", "catatonit"}, c.called)
 }
 
-// Wanted returns the roles that the command line asks for: one process or a pair, and in which process group.
+// Wanted returns the roles that the command line asks for, such as one process or a pair.
 func (c *Options) Wanted() life.Wanted {
 	return life.Wanted{Pause: c.Pause, Shield: c.Shield, Foreground: c.Foreground, ToGroup: c.ToGroup()}
 }

@@ -32,7 +32,7 @@ func variable(flag *kong.Flag) string {
 func runsNothing(flag *kong.Flag) bool { return slices.Contains(flag.Envs, "-") }
 
 // resolve is called by kong for each flag that is not on the command line. A variable has no effect if the command line
-// contains a conflicting flag. No variable has any effect on --version and the like, so a wrong one does no harm there.
+// contains a conflicting flag. With --version and similar flags, variables are not even checked.
 func (v *variables) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	name := variable(flag) + "="
 	i := slices.IndexFunc(v.environ, func(text string) bool { return strings.HasPrefix(text, name) })

@@ -45,7 +45,8 @@ func note(stack uintptr) {
 // rebuild copies the argument block from the initial stack to a new one and returns its address. In the copy it
 // replaces the environment with two variables, because GODEBUG or GOMEMLIMIT may have been set for the main child and
 // must not affect fini. GOMAXPROCS is 1 because fini needs only one processor. Asynchronous preemption is off because
-// its SIGURG could restart a system call again and again if another process answers the call (see seccomp_unotify(2)).
+// its signal would interrupt a system call that another process answers slowly, and so restart it forever (see
+// seccomp_unotify(2)).
 //
 //go:nosplit
 func rebuild() (stack uintptr) {

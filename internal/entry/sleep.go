@@ -203,8 +203,8 @@ func (p *process) do(act Act) {
 // runtime has started its threads, the runtime aborts and all leftovers survive. So if the table is nearly full,
 // inherit kills processes of the tree until there is room, for up to ten seconds.
 //
-// It also discards pending signals, because some would kill this process as soon as the runtime unblocks them. None is
-// needed any more, because the heir stops the whole tree anyway.
+// It also discards pending signals, because some would kill this process as soon as the runtime unblocks them. They are
+// not needed any more, because the heir stops the whole tree anyway.
 //
 //go:nosplit
 func (p *process) inherit() {
@@ -218,7 +218,7 @@ func (p *process) inherit() {
 	for p.readSignal() {
 	}
 	// If standard error is non-blocking, the runtime calls epoll_create1(2) and aborts if no descriptor is left. In
-	// that case make standard error blocking until Known is called. See reaper/streams.go for the other two streams.
+	// that case make standard error blocking until Known is called. See release for the other two streams.
 	const some = 16
 	spare := calls.Call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
 	calls.Close(spare)

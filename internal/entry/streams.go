@@ -13,7 +13,7 @@ var listed [1024]byte
 
 // CloseInherited closes this process's copies of the descriptors that the command has inherited, so that readers see
 // EOF and writers see EPIPE no later than without fini. It closes standard input (unless keepStdin), standard output,
-// and all descriptors from 3 that are not close-on-exec. It does not close standard error.
+// and all descriptors from 3 that are not close-on-exec. Standard error remains open.
 //
 // Descriptors 0 and 1 become O_PATH references, which don't count as a reader or writer of a pipe. A process in the
 // container can still open /proc/1/fd/1 to write to the container's standard output. See open(2).

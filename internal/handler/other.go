@@ -1,7 +1,7 @@
 //go:build (!amd64 && !arm64) || portable || race
 
 // The build tag portable selects this file on every architecture, so that its tests can run here. See make portable.
-// The race detector uses it too, because it can't be called in a signal handler.
+// The race detector needs it too, because its code must not run in a signal handler.
 
 package handler
 

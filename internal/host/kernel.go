@@ -127,8 +127,8 @@ func (k *kernel) Dropped(got life.Signal) {
 	k.Sayf(life.Detail, "dropped %s%s: send signals to the other process of fini, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
 
-// blind reports whether a leftover may exit without SIGCHLD for fini. Since Linux 7.1, the kernel itself may reap it:
-// see CLONE_AUTOREAP in clone3(2). A process that came in from outside of the PID namespace is not a child of fini at
+// blind reports whether a leftover may exit without SIGCHLD for fini. Since Linux 7.1, the kernel itself may reap it
+// (see CLONE_AUTOREAP in clone3(2)). A process that came in from outside of the PID namespace is not a child of fini at
 // all.
 func (k *kernel) blind() bool { return k.ended != 0 && (k.tree.Entrants || proc.Autoreap()) }
 
@@ -279,7 +279,7 @@ func (k *kernel) Exit(end life.End) {
 		return
 	}
 	// The outer fini may have been suspended with the job and not continued with the command. Continue it, unless it
-	// was killed and this process has another parent now.
+	// was killed and this process therefore has another parent now.
 	if k.rules.Job != 0 && os.Getppid() == k.self.Pid {
 		k.failed(signals.To(k.self.Pid, syscall.SIGCONT))
 	}

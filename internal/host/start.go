@@ -171,8 +171,8 @@ func reserve() {
 // makeThreads makes the runtime create n threads, which then remain idle. The runtime aborts if it can't create a
 // thread when it needs one, so it must not need any once the command has filled the process table. Because Go code has
 // a single processor, at most three threads are busy at a time. One is in Wait, one reads /proc for package orphans,
-// and one runs a goroutine of the runtime, such as the garbage collector. An idle fini has five threads: these three,
-// the runtime's monitor, and a thread that LockOSThread creates to start others.
+// and one runs a goroutine of the runtime, such as the garbage collector. Besides these three, an idle fini has two
+// more threads, which are the runtime's monitor and one that LockOSThread creates to start others.
 func makeThreads(n int) {
 	runtime.GOMAXPROCS(1) // in case the entry has not set GOMAXPROCS
 	parked, release := make(chan struct{}), make(chan struct{})

@@ -30,7 +30,7 @@ const (
 	Detail // only with -v
 )
 
-// A Result is the way in which a process ended: by the signal Sig, or with the exit code Code if Sig is 0.
+// A Result is the way in which a process ended. If Sig is 0, it exited with Code, and otherwise the signal killed it.
 type Result struct {
 	Sig  syscall.Signal
 	Code int

@@ -559,7 +559,7 @@ func TestStep(t *testing.T) {
 		{"without /proc pipes is stop, and nobody is left alone", with(func(r *Rules) { r.Orphans, r.Allow = StopPipes, true }), []turn{
 			{0, sees(mainExits(exited(5), false), blind(opaque)),
 				`say "stopping every leftover: without /proc fini can't tell which processes hold the output", ` +
-					`say "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes", wake 500ms`, "lingering"},
+					`say "--allow-orphan has no effect: without /proc fini can't tell the names of processes", wake 500ms`, "lingering"},
 			{500 * ms, sees(elapsed{}, blind(opaque)), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
 			{505 * ms, sees(elapsed{}, blind()), "wake 10ms", "asking"}, // it has ended, and what it has left was missed
 			{5500 * ms, sees(elapsed{}, blind()), "kill children", "killing"},

@@ -11,7 +11,7 @@ import (
 
 // An orphan is a child of fini other than the main child. Its parent has exited, so the kernel has reparented it to
 // fini. With --orphan-timeout, fini stops orphans and their descendants while the command runs. Because no event
-// reports a new orphan, fini lists its children twice in that time, which takes only a few system calls:
+// reports a new orphan, fini lists its children twice in that time.
 //
 //	what fini finds                            what follows
 //	a child that is not in an earlier list     fini remembers when it was first listed
@@ -105,7 +105,8 @@ func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked
 	return max(end-now, w.OrphansGrace-of.waited), asked
 }
 
-// foundOrphans handles a look at the tree while the command runs. It returns what stops the orphans that are due.
+// foundOrphans handles a look at the tree while the command runs. It returns the actions that stop orphans whose time
+// is up.
 func (w whom) foundOrphans(now time.Duration, e looked) (do []action) {
 	if w.OrphanTimeout == 0 || e.err != nil || e.Nameless {
 		return nil

@@ -27,8 +27,8 @@ type Facts struct {
 
 // LimitedBuild is the message of a build that was linked without package entry's entry point. The Go runtime has then
 // changed some of what fini has inherited.
-const LimitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
-	"than without fini, and /dev/null for a closed stream; make build has no such limits, on amd64 and arm64"
+const LimitedBuild = "this build has limits, because it is from go install: the command may find other signals ignored or blocked " +
+	"than without fini, and /dev/null instead of a closed stream; make build has no such limits on amd64 and arm64"
 
 // A Plan is what a process of fini has to do, decided before the command starts. The plan of an heir is empty, because
 // it doesn't start a command.

@@ -44,8 +44,8 @@ func TestPlan(t *testing.T) {
 		{"alone by a word in front", group, alone, Plan{Identity: Identity{Group: true}, Deathsig: kill, NoShield: "a word in front "}},
 		{"alone in a group outside", group, outside(alone), Plan{Identity: Identity{Job: OutsideJob}, Stops: stops, Deathsig: kill, Level: Detail, NoShield: "this process gro"}},
 		{"alone, the fork refused", group, refused, Plan{Identity: Identity{Group: true}, Deathsig: kill, NoShield: "cannot fork: res"}},
-		{"a limited build", group, limited, Plan{Identity: Identity{Group: true}, Deathsig: kill, Level: Detail, NoShield: "a build with lim"}},
-		{"a limited build, --shield", Wanted{Shield: &yes}, limited, Plan{Deathsig: kill, NoShield: "a build with lim"}},
+		{"a limited build", group, limited, Plan{Identity: Identity{Group: true}, Deathsig: kill, Level: Detail, NoShield: "this build has l"}},
+		{"a limited build, --shield", Wanted{Shield: &yes}, limited, Plan{Deathsig: kill, NoShield: "this build has l"}},
 
 		{"PID 1", group, first, Plan{Identity: Identity{Initial: true, Group: true, Leader: true}, GivesTerminal: true}},
 		{"PID 1, --shield", Wanted{Shield: &yes}, first, Plan{Identity: ofFirst, GivesTerminal: true}},

@@ -287,7 +287,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	if e.Nameless && s.Allow {
 		s.Allow = false
 		if len(e.Found) > 0 {
-			do = append(do, say{level: Normal, text: "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes"})
+			do = append(do, say{level: Normal, text: "--allow-orphan has no effect: without /proc fini can't tell the names of processes"})
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {

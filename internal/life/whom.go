@@ -87,8 +87,8 @@ const (
 	askedLater // has half of --grace to react to the SIGINT that it received with the command's group
 )
 
-// question asks a process to exit, unless it was asked before, and returns a message and SIGTERM for it. top is the
-// orphan that the process descends from, or 0 after the command's exit. See tell.
+// question returns the actions that ask a process to exit, unless it was asked before. top is the orphan that the
+// process descends from, or 0 after the command's exit. See tell.
 func (w whom) question(now time.Duration, p orphans.Process, urgent bool, top int) (do []action, how asked) {
 	of := w.of(p)
 	if _, had := of.had(syscall.SIGTERM); had {
@@ -122,7 +122,7 @@ func (w whom) question(now time.Duration, p orphans.Process, urgent bool, top in
 	return do, how
 }
 
-// strike returns SIGKILL for a process, and a message the first time. For top, see question.
+// strike returns the actions that kill a process. The first time, they include a message. For top, see question.
 func (w whom) strike(p orphans.Process, top int) (do []action) {
 	if _, killed := w.of(p).had(syscall.SIGKILL); !killed {
 		do = append(do, tell{process: p, what: "killing", quietly: w.count > MaxNamed, top: top})

@@ -41,9 +41,10 @@ func (t *Tree) Descends(pid int) bool {
 	return false
 }
 
-// EarlierAre records the children that this process had before it executed fini. If they are not known, it takes all
-// present children. These children and their present descendants don't belong to the tree, even if they are reparented
-// to this process. A process that they start later can't be told from the tree once it is reparented to this process.
+// EarlierAre records the children that this process had before it executed fini. If they are not known, it records all
+// current children. These children and their current descendants don't belong to the tree, even if they are reparented
+// to this process. A process that they start later can't be distinguished from the tree once it is reparented to this
+// process.
 func (t *Tree) EarlierAre(pids []int, known bool) error {
 	if err := t.prepare(); err != nil {
 		return err

@@ -70,7 +70,7 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 	return all, err
 }
 
-// A traffic is the part of a single process.
+// A traffic is the part that a single process contributes.
 type traffic struct {
 	other bool // its descriptor 0 is another file
 	sum   uint64

@@ -21,7 +21,7 @@ import (
 type View struct {
 	Found []Process // all live descendants, parents before their children
 
-	// Still says that no process can have moved from one parent to another unseen. During the look, this process has
+	// Still is true if no process can have moved unseen from one parent to another. During the look, this process has
 	// neither got nor lost a child, and no process further down has ended that may have held a stream. Look only sets
 	// Still if Pipes is set or there are patterns.
 	Still bool

@@ -149,7 +149,7 @@ func (f *Files) ReadPids(name string) (pids []int, err error) {
 	return pids, err
 }
 
-// MaxText limits how much is read of a file that may be long.
+// MaxText limits how much is read from a long file.
 const MaxText = 1 << 20
 
 // Each calls visit with each part of a file, until visit returns false or limit bytes have been read. Parts end with

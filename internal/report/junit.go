@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A testcase is an element of a JUnit report: the command itself, a test that exceeded its time, or a leak.
+// A testcase is an element of a JUnit report. It is the command itself, a test that exceeded its time, or a leak.
 type testcase struct {
 	during, name  string // name is used if during is empty
 	kind          string // "failure", "error", or "" for success

@@ -35,7 +35,7 @@ func cut(text string, limit int) string {
 	return text
 }
 
-// worthSaying is the least age that a line mentions. A lower age only says that the command has started the leftover.
+// worthSaying is the shortest run time that a line mentions. Less would only say that the command started the leftover.
 const worthSaying = 10 * time.Second
 
 // Describe returns the text that a message contains about a leftover. It cuts the command line so that the text has

@@ -38,8 +38,8 @@ func Processes(count int) string {
 	return fmt.Sprintf("%d processes", count)
 }
 
-// leaks returns copies of the leaks that no other leak has started, with the ports and the test of those that they have
-// started. Leftovers that --allow-orphan or --orphans=pipes spares are not leaks.
+// leaks returns copies of the leaks that no other leak has started. They include the ports and the test of leaks below.
+// Leftovers that --allow-orphan or --orphans=pipes spares are not leaks.
 func (r *Report) leaks() (all []*leftover) {
 	found := map[int]*leftover{} // if a pid was reused, keep the later process
 	copies := make([]leftover, len(r.leftovers))
