@@ -1,21 +1,22 @@
-// Package orphans finds the processes that commands of this program have left behind, tells which of them hold a pipe
-// open, and ends them. It works beside os/exec, and in a program with any number of threads.
+// Package orphans finds the processes that a program's commands have left behind, reports which of them hold a pipe
+// open, and ends them. It works together with os/exec, and with any number of threads.
 //
-// Adopt makes this process a child subreaper: it becomes the parent of each of its descendants whose own parent exits. So
-// a walk from parent to child finds all of them, in whatever session or process group. See PR_SET_CHILD_SUBREAPER in
-// prctl(2). A process that has set itself up as another subreaper keeps its own orphans, which are found below it.
+// Adopt makes this process a child subreaper. It becomes the new parent of each descendant whose own parent exits, so a
+// walk from parent to child finds all descendants, in whatever session or process group. See PR_SET_CHILD_SUBREAPER in
+// prctl(2). If a descendant is a subreaper too, it keeps its own orphans, and the walk finds them below it.
 //
-// # Beside what it can't be used
+// # What it can't be used with
 //
-//   - Code that reaps any child, such as wait4(-1) or package reaper: a command of os/exec then loses its status.
-//   - Another program's tree: only descendants of this process are found.
-//   - A process that doesn't want to be found or ended. It may fork faster than a walk. Use a PID namespace or a cgroup.
+//   - It can't be used with code that reaps any child, such as wait4(-1) or package reaper, because commands of os/exec
+//     would lose their status.
+//   - It finds only descendants of this process.
+//   - A process may evade it by forking faster than a walk. Use a PID namespace or a cgroup for hostile processes.
 //
-// It needs Linux with /proc. Before Linux 5.4, or where a sandbox refuses pidfd_open(2), a process that is reaped by another
-// goroutine at the moment of a signal could hand its pid, and with it the signal, to a new process.
+// The package needs Linux with /proc. Without pidfd_open(2), which Linux 5.3 added and a sandbox may refuse, a signal
+// may hit a new process if the old one is reaped by another goroutine at that moment and its pid is reused.
 //
-// Processes whose parent is this process stay zombies after their end until someone waits for them. For a command that is
-// exec.Cmd.Wait, and for the orphans that this process has adopted it is Tree.Reap.
+// A process whose parent is this process remains a zombie until somebody waits for it. exec.Cmd.Wait does that for a
+// command, and Tree.Reap for the orphans that this process has adopted.
 package orphans
 
 import (
@@ -34,21 +35,21 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// A Process is a live process, as Look found it.
+// A Process is a live process as Look found it.
 type Process struct {
 	Pid, Parent, Group, Session int
 
-	Name  string        // the first 15 bytes of its file's name, unless it has changed that; see proc_pid_comm(5)
-	User  int           // its effective user ID
-	Start time.Duration // when it started, since boot, in steps of 10 ms; 0 if unknown
+	Name  string        // first 15 bytes of the file name, unless the process has changed it; see proc_pid_comm(5)
+	User  int           // effective user ID
+	Start time.Duration // time since boot when it started, in steps of 10 ms; 0 if unknown
 
 	found orphans.Process
 }
 
-// A Tree is the descendants of this process. Only one goroutine at a time may use a Tree.
+// A Tree finds the descendants of this process. Only one goroutine at a time may use it.
 type Tree struct{ tree *orphans.Tree }
 
-// Adopt makes this process a child subreaper, which it remains, and returns its tree.
+// Adopt makes this process a child subreaper for the rest of its life, and returns its tree.
 func Adopt() (*Tree, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("cannot become a subreaper: %w", err)
@@ -58,12 +59,12 @@ func Adopt() (*Tree, error) {
 	return &Tree{t}, nil
 }
 
-// Close closes the descriptors that t has open: /proc, and a pidfd for each process that the last Look found.
+// Close closes all descriptors of t, which are /proc and a pidfd for each process that the last Look found.
 func (t *Tree) Close() { t.tree.Close() }
 
-// Look finds the live descendants, parents before their children, except the children with these pids and what is below
-// them. It may miss a process that is forked, or whose parent exits, during the call: look again until nothing is left.
-// An error says that /proc can't be used; Look then returns the children that it found without it.
+// Look returns the live descendants, parents before their children, without the children in except and their
+// descendants. It may miss a process that is forked, or whose parent exits, at that time, so call it until it finds
+// nothing. If /proc can't be used, it returns the children that it can find and an error.
 func (t *Tree) Look(except ...int) (found []Process, err error) {
 	view, err := t.tree.Look()
 	if err == nil && view.Nameless {
@@ -80,12 +81,13 @@ func (t *Tree) Look(except ...int) (found []Process, err error) {
 	return found, err
 }
 
-// CommandLine returns the arguments of a process that the last Look found, joined by spaces. It returns at most 4 KiB, and
-// the name of the process if the arguments can't be read.
+// CommandLine returns the arguments of a process that the last Look found, joined by spaces. It returns at most 4 KiB.
+// If the arguments can't be read, it returns the name of the process.
 func (t *Tree) CommandLine(p Process) string { return t.tree.CommandLine(p.found) }
 
-// Holders returns the descendants that have the pipe open for writing whose reading or writing end is f. As long as one of
-// them does, a reader of the pipe doesn't get EOF. If some processes can't be read, the error names the first of them.
+// Holders returns the descendants that have the pipe of f open for writing. f may be either end of the pipe. A reader
+// of the pipe receives EOF only when there are none. If some processes can't be read, the error names the first of
+// them.
 func (t *Tree) Holders(f *os.File) ([]Process, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -117,16 +119,16 @@ func (t *Tree) Holders(f *os.File) ([]Process, error) {
 	}), err
 }
 
-// Signal sends a signal to a process that the last Look found, and to no other that may have got its pid since. It is not an
-// error if the process has exited. If this process has no permission, the error wraps syscall.EPERM.
+// Signal sends a signal to a process that the last Look found, and never to another process with the same pid. It
+// returns nil if the process has exited. If this process lacks permission, the error wraps syscall.EPERM.
 func (t *Tree) Signal(p Process, sig syscall.Signal) error { return t.tree.Signal(p.found, sig) }
 
-// After SIGKILL a process is gone at once, unless it is in uninterruptible sleep.
+// killTime is enough for a killed process to exit, unless it is in uninterruptible sleep.
 const killTime = 5 * time.Second
 
-// End sends SIGTERM and SIGCONT to each descendant, except the children with these pids and what is below them, then waits
-// until they have exited, and sends SIGKILL to those that are there after the grace period. It returns when none is left.
-// An error names a process that is still there 5 s after SIGKILL, or that can't be signalled. End reaps nothing.
+// End sends SIGTERM and SIGCONT to all descendants except the children in except and their descendants. It waits until
+// they have exited, and sends SIGKILL after the grace period. It reaps nothing. The error names a process that can't be
+// signalled, or that is alive five seconds after SIGKILL.
 func (t *Tree) End(grace time.Duration, except ...int) error {
 	asked := map[orphans.ID]bool{}
 	until := time.Now().Add(grace)
@@ -161,11 +163,11 @@ func (t *Tree) End(grace time.Duration, except ...int) error {
 	}
 }
 
-// Reap waits for each child that has exited, except the children with these pids, and returns how many it has reaped. It
-// doesn't wait for children that are alive.
+// Reap reaps the children that have exited, without those in except, and returns their number. It does not wait for
+// live children.
 //
-// Give it the pid of each command whose exec.Cmd.Wait has not returned, and start no command during the call: the status of
-// a child that Reap has reaped is lost.
+// except must contain the pid of each command whose exec.Cmd.Wait has not returned, because that would lose the status
+// of a child reaped by Reap. For the same reason, don't start a command during the call.
 func (t *Tree) Reap(except ...int) (reaped int, err error) {
 	pids, err := t.tree.Children()
 	for _, pid := range pids {

@@ -1,8 +1,8 @@
-// Package pdeath tells a program when the process that started it has exited, when another process has, and when standard
-// input has ended. The program can be any: the package handles no signal, reaps no child, reads no byte of standard input,
-// and starts no goroutine.
+// Package pdeath reports the exit of the process that started this one, the exit of any other process, and the end of
+// standard input. Any program can use it, because it handles no signals, reaps no children, reads nothing from standard
+// input, and starts no goroutines.
 //
-// A Watch is a descriptor to poll. Watch.Wait polls that descriptor alone, and occupies a thread meanwhile:
+// A Watch contains a descriptor to poll. Watch.Wait polls only that descriptor, and occupies a thread until it returns:
 //
 //	go func() {
 //		if parent.Wait() == nil {
@@ -10,18 +10,18 @@
 //		}
 //	}()
 //
-// Kernel facts it rests on:
+// It relies on these properties of the kernel:
 //
-//   - A pidfd becomes readable when the whole process has exited. PR_SET_PDEATHSIG, which the package doesn't use, fires when
-//     the thread exits that forked. See pidfd_open(2), prctl(2). A pidfd needs Linux 5.3.
-//   - poll(2) reports POLLHUP for a pipe's read end once the last writer is gone, and POLLRDHUP for a socket whose peer
-//     doesn't send any more, whether data is left to read or not. A terminal shows POLLHUP when it is hung up. Files and
-//     devices never do.
+//   - A pidfd becomes readable when all threads of a process have exited. PR_SET_PDEATHSIG, which the package doesn't use,
+//     reports the exit of the thread that forked. See pidfd_open(2), which needs Linux 5.3, and prctl(2).
+//   - poll(2) reports POLLHUP for a pipe that has no writers any more, and POLLRDHUP for a socket whose peer has stopped
+//     sending, even if there is data to be read. It reports POLLHUP for a terminal that has hung up. For files and devices
+//     it never does.
 //
-// # Beside what it can't be used
+// # What it can't be used with
 //
-// Don't put standard input into non-blocking mode, or hand it to epoll(7), only because of a Watch: other processes share
-// that mode. A Watch needs neither.
+// A Watch doesn't need standard input to be non-blocking or in an epoll(7) set. Don't change that for a Watch, because
+// other processes share the mode.
 package pdeath
 
 import (
@@ -34,17 +34,17 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// ErrGone says that what was to be watched has ended already.
+// ErrGone says that the process or stream to be watched has ended already.
 var ErrGone = errors.New("it has ended already")
 
-// A Watch is a descriptor that shows the end of a process or of standard input: poll(2) returns when the end has come, and
-// Events are what to ask poll for.
+// A Watch is a descriptor that shows the end of a process or of standard input. After that, poll(2) with Events returns
+// immediately.
 type Watch struct {
 	FD     int
 	Events int16
 }
 
-// Wait returns nil when the end has come. An error means that poll(2) failed.
+// Wait blocks until the end, and then returns nil. An error means that poll(2) failed.
 func (w Watch) Wait() error {
 	fds := []unix.PollFd{{Fd: int32(w.FD), Events: w.Events}}
 	for {
@@ -68,10 +68,9 @@ func (w Watch) Close() {
 	}
 }
 
-// Parent watches the process that started this one. The error is ErrGone if that has exited, which Parent finds out in
-// most cases: if another process has adopted this one before the call, and can't be told from its parent, Parent watches
-// that one. So call it early in main. Another error means that the parent can't be watched: it is outside of this PID
-// namespace, or there are no pidfds.
+// Parent watches the process that started this one. It returns ErrGone if that process is known to have exited. Call it
+// early in main, because after the parent's exit it may take the process that has adopted this one for the parent. It
+// returns another error if the parent is outside of this PID namespace or if there are no pidfds.
 func Parent() (Watch, error) {
 	pid := os.Getppid()
 	if pid == 0 {
@@ -87,7 +86,8 @@ func Parent() (Watch, error) {
 	return w, err3
 }
 
-// Process watches the process with this pid, whosever child it is. The error is ErrGone if there is none, or it is a zombie.
+// Process watches the process with this pid, which need not be a child. It returns ErrGone if there is none or it has
+// exited.
 func Process(pid int) (Watch, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch err {
@@ -108,9 +108,9 @@ func Process(pid int) (Watch, error) {
 	return Watch{FD: -1}, err
 }
 
-// Stdin watches whoever writes to standard input: when all have closed it, or have exited, the end has come, even if
-// there is data still to be read. The error is ErrGone if standard input is /dev/null. Another error says why it has no
-// end: it is a file, a datagram socket or a device.
+// Stdin watches the processes that write to standard input. The end comes when all of them have exited or closed it,
+// even if there is still data to be read. Stdin returns ErrGone for /dev/null. It returns another error for a file, a
+// datagram socket or a device, which have no end.
 func Stdin() (Watch, error) {
 	err := lookAtStdin()
 	if err != nil {

@@ -1,23 +1,20 @@
-// Package reaper starts the command of an init, and waits for every child of this process.
+// Package reaper starts the command of an init, and reaps all children of this process.
 //
-// # Beside what it can't be used
+// # What it can't be used with
 //
-// Reap takes the exit of any child. So nothing else in the program may wait for a child: beside it exec.Cmd.Wait and
-// os.Process.Wait fail with "no child processes". A program that uses os/exec can use package orphans instead.
+// Because Reap reaps every child, no other code in the program may wait for one. exec.Cmd.Wait and os.Process.Wait
+// would fail with "no child processes". A program that uses os/exec can use package orphans instead.
 //
-// Call Spawn on the main thread (runtime.LockOSThread in an init function), if the command is to get a parent death signal.
+// If the command is to have a parent death signal, call Spawn on the main thread, with runtime.LockOSThread in init.
 //
-// # Kernel facts that it relies on
+// # Kernel facts
 //
-//   - A child subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) inherits every
-//     orphan of its tree, through new sessions and double forks, as PID 1 does
-//     in its namespace. wait4(-1) answering ECHILD therefore proves that no
-//     descendant is alive. Without __WALL, wait4 leaves out children whose exit signal is not SIGCHLD.
-//     See clone(2).
-//   - A child that has exited stays a zombie until Reap collects it, so that its pid and its
-//     process group id stay reserved: a program that reaps and signals in one place can't hit another process.
-//   - PR_SET_PDEATHSIG fires when the thread that forked exits. In a Go program
-//     the main thread never exits.
+//   - A child subreaper is the new parent of every orphan in its tree, whatever session the orphan is in, as PID 1 is in
+//     its namespace. If wait4(-1) fails with ECHILD, there is therefore no living descendant. Without __WALL, wait4
+//     ignores children whose exit signal is not SIGCHLD. See PR_SET_CHILD_SUBREAPER in prctl(2), and clone(2).
+//   - A child that has exited remains a zombie until it is reaped, and its pid and process group ID are not reused. If
+//     only one goroutine reaps and sends signals, no signal can hit another process.
+//   - PR_SET_PDEATHSIG reports the exit of the thread that forked. In a Go program, the main thread never exits.
 package reaper
 
 import (
@@ -29,18 +26,18 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/calls"
 )
 
-// Exit is one child that was reaped, or that a signal suspended or continued, as Status says. See wait(2).
+// Exit describes a child that was reaped, or that a signal has suspended or continued. See Status, and wait(2).
 type Exit struct {
 	Pid    int
 	Status syscall.WaitStatus
-	Name   string // if Reap was given a function for names
+	Name   string // set if Reap was called with a function for names
 }
 
-// Ended reports whether the child has exited: it was not only suspended or continued.
+// Ended reports whether the child has exited. It returns false if the child was only suspended or continued.
 func (x Exit) Ended() bool { return !x.Status.Stopped() && !x.Status.Continued() }
 
-// Subreaper makes this process inherit the orphans of its tree. PID 1 inherits
-// them already. See prctl(2), PR_SET_CHILD_SUBREAPER.
+// Subreaper makes this process the new parent of orphans in its tree, which PID 1 is without it. See
+// PR_SET_CHILD_SUBREAPER in prctl(2).
 func Subreaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become a subreaper: %w", err)
@@ -48,15 +45,15 @@ func Subreaper() error {
 	return nil
 }
 
-// Reap collects every child that has exited, stopped or continued, and does not wait. none is true when no child is
-// left: in a subreaper this means no descendant. If name is not nil, Reap asks it for the name of each child that it
-// reports, before the child is reaped and the name is gone. An error is one of wait4(2), which a filter may refuse. Only ECHILD proves
-// that no child is left. See wait(2).
+// Reap reaps all children that have exited, and also reports children that were stopped or continued. It does not
+// block. none is true if there is no other child, which in a subreaper means no descendant. If name is not nil, Reap
+// calls it for each child while the child still has a name. An error is from wait4(2), which a filter may refuse. See
+// wait(2).
 func Reap(name func(pid int) string) (exits []Exit, none bool, err error) {
 	for {
 		known := Exit{Pid: anyChild}
 		if name != nil {
-			// A child that exits from here on is the next look's: it must not be reaped before its name is known.
+			// Don't reap a child that exits after this, because its name is not known. The next look will find it.
 			next, errno := calls.WaitID(unix.P_ALL, 0, changes|unix.WEXITED|unix.WNOWAIT)
 			if errno == 0 && next == 0 {
 				return exits, false, nil
@@ -80,5 +77,5 @@ func Reap(name func(pid int) string) (exits []Exit, none bool, err error) {
 
 const anyChild = -1
 
-// A child is also reported when a signal suspends or continues it.
+// changes makes waitid(2) also report children that a signal has suspended or continued.
 const changes = unix.WUNTRACED | unix.WCONTINUED

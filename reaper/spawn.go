@@ -10,57 +10,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is what to run.
+// Command describes what to run.
 type Command struct {
-	Args []string // the file Args[0] is looked up as execvp(3) does
+	Args []string // Args[0] is looked up as in execvp(3)
 	Env  []string // "KEY=value"
 
-	// The kernel sends Deathsig to the child when this process dies; 0 for none. See prctl(2), PR_SET_PDEATHSIG.
+	// Deathsig is the signal that the kernel sends to the child when this process dies, or 0. See PR_SET_PDEATHSIG in
+	// prctl(2).
 	Deathsig syscall.Signal
 
-	// The child starts as this process did: with these standard streams closed, and with these signals blocked, where bit
-	// n-1 is signal n; nil if they are not known.
+	// Closed and Blocked are what the child inherits in place of this process's own state. Closed says which standard
+	// streams are closed. In Blocked, bit n-1 is signal n. If it is nil, the child inherits the current signal mask.
 	Closed  [3]bool
 	Blocked *uint64
 
-	// Group is the process group that the child joins, in the same session. If it is 0, the child leads a group of its own.
-	// See setpgid(2).
+	// Group is the process group that the child joins, which must be in the same session. If it is 0, the child leads a
+	// new group. See setpgid(2).
 	Group int
 
-	// Terminal is a descriptor of the terminal whose foreground the child's
-	// group is to get before it runs; -1 for none. See tcsetpgrp(3).
+	// Terminal is the descriptor of a terminal, or -1. The child's group becomes the terminal's foreground group before
+	// the child runs. See tcsetpgrp(3).
 	Terminal int
 }
 
-// SameGroup, as the Group of a Command, leaves the child in the process group of this process.
+// SameGroup is the value of Command.Group that leaves the child in the process group of this process.
 const SameGroup = -1
 
-// Child is the main child.
+// Child is the process that Spawn has started.
 type Child struct {
 	Pid       int
-	FD        int  // its pidfd, -1 if the kernel gives none
-	Ungrouped bool // the kernel refused the parent death signal, the process group or the terminal: the child has none of them
+	FD        int  // its pidfd, or -1 if the kernel provides none
+	Ungrouped bool // the kernel has refused the parent death signal, the process group or the terminal, so the child has none of them
 }
 
-// SpawnError says why a command could not be started.
+// SpawnError describes why a command could not be started.
 type SpawnError struct {
 	Name   string
-	Status int // the exit status for it
+	Status int // the exit status to use
 	Err    error
 }
 
-// The exit statuses for a SpawnError, as env(1) gives them.
+// These exit statuses of a SpawnError are the same as those of env(1).
 const (
-	NoProcess     = 125 // the kernel had no process, memory or descriptor to give
-	NotExecutable = 126 // found, but it can't be executed
-	NotFound      = 127 // no such file, or none on PATH
+	NoProcess     = 125 // the kernel could not provide a process, memory or a descriptor
+	NotExecutable = 126 // found, but can't be executed
+	NotFound      = 127 // not found, or not on PATH
 )
 
 func (e *SpawnError) Error() string {
 	return fmt.Sprintf("cannot run %s: %v", quoted(e.Name), e.Err)
 }
 
-// quoted is name, in quotes if it is empty or has blanks or quotes in it.
+// quoted returns name, quoted if it is empty or contains blanks or quotes.
 func quoted(name string) string {
 	needsQuotes := func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '\'' }
 	if name == "" || strings.ContainsFunc(name, needsQuotes) {
@@ -69,8 +70,8 @@ func quoted(name string) string {
 	return name
 }
 
-// Spawn starts the command. The child inherits descriptors 0, 1 and 2 and every other descriptor that is not
-// close-on-exec. Spawn tries each path that execvp(3) would try, until a path can be executed. The error is a *SpawnError.
+// Spawn starts a command. The child inherits descriptors 0, 1 and 2 and all others that are not close-on-exec. Spawn
+// tries the same paths as execvp(3), until one of them can be executed. The error is a *SpawnError.
 func Spawn(c Command) (Child, error) {
 	name := c.Args[0]
 	searched := !strings.Contains(name, "/")
@@ -84,7 +85,7 @@ func Spawn(c Command) (Child, error) {
 			if why := foreign(beginning(path)); why != nil {
 				return child, &SpawnError{name, NotExecutable, why}
 			}
-			// A script without "#!", which execvp hands to the shell.
+			// Like execvp(3), let the shell run a script that has no "#!" line.
 			if child, err = spawn("/bin/sh", append([]string{"/bin/sh", path}, c.Args[1:]...), c); err == unix.ENOENT {
 				failed = &SpawnError{name, NotExecutable, errors.New("it has no #! line, and there is no /bin/sh to run it")}
 				continue
@@ -95,9 +96,9 @@ func Spawn(c Command) (Child, error) {
 			return child, nil
 		case unix.ENOENT, unix.ENOTDIR:
 			if unix.Access(path, unix.F_OK) == nil {
-				// The file is there: its interpreter is missing.
+				// The file exists, but its interpreter doesn't.
 				failed = &SpawnError{name, NotExecutable, notFound(path)}
-			} else if err == unix.ENOTDIR && !searched { // env(1) and the shells tell it from ENOENT too
+			} else if err == unix.ENOTDIR && !searched { // env(1) and shells distinguish it from ENOENT too
 				failed = &SpawnError{name, NotExecutable, err}
 			}
 			continue
@@ -106,7 +107,7 @@ func Spawn(c Command) (Child, error) {
 			continue
 		case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
 			return child, &SpawnError{name, NoProcess, err}
-		case unix.ESTALE, unix.ENODEV, unix.ETIMEDOUT: // a bad entry of PATH says nothing about the others
+		case unix.ESTALE, unix.ENODEV, unix.ETIMEDOUT: // a bad entry in PATH says nothing about the other entries
 			if searched {
 				continue
 			}
@@ -116,9 +117,9 @@ func Spawn(c Command) (Child, error) {
 	return Child{}, failed
 }
 
-// spawn forks once and executes path.
+// spawn forks and executes path.
 func spawn(path string, args []string, c Command) (Child, error) {
-	// Looking first saves a fork for each entry of PATH that lacks the file.
+	// Check first, to save a fork for each directory of PATH that doesn't contain the file.
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		return Child{}, err
@@ -141,9 +142,9 @@ func spawn(path string, args []string, c Command) (Child, error) {
 			attr.Files[fd] = ^uintptr(0)
 		}
 	}
-	if c.Blocked != nil { // a child starts with the mask of the thread that forked
+	if c.Blocked != nil { // a child inherits the mask of the thread that forked
 		var set, before unix.Sigset_t
-		*(*uint64)(unsafe.Pointer(&set)) = *c.Blocked // all of the set that the kernel knows
+		*(*uint64)(unsafe.Pointer(&set)) = *c.Blocked // as many signals as the kernel supports
 		if err := unix.PthreadSigmask(unix.SIG_SETMASK, &set, &before); err != nil {
 			return child, err
 		}
@@ -157,7 +158,7 @@ func spawn(path string, args []string, c Command) (Child, error) {
 		child.Pid, err = syscall.ForkExec(path, args, attr)
 	}
 	if refused() && c.Group > 0 {
-		attr.Sys.Setpgid = false // that group has ended, or may not be joined: the child stays in the group of this process
+		attr.Sys.Setpgid = false // the group no longer exists or can't be joined, so the child remains in the group of this process
 		child.Pid, err = syscall.ForkExec(path, args, attr)
 	}
 	if refused() {
@@ -168,9 +169,9 @@ func spawn(path string, args []string, c Command) (Child, error) {
 	return child, err
 }
 
-// candidates lists the paths that execvp(3) tries for a file, in order. A file with a slash in its name is the only
-// path. Else each entry of PATH gives a path. An empty entry is the working directory, and no PATH at all is
-// /bin:/usr/bin.
+// candidates returns the paths that execvp(3) would try for file, in order. If file contains a slash, that is the only
+// path. Otherwise there is one path for each entry of PATH. An empty entry is the working directory. Without PATH, the
+// directories are /bin and /usr/bin.
 func candidates(file string, env []string) []string {
 	if file == "" {
 		return nil
@@ -188,7 +189,7 @@ func candidates(file string, env []string) []string {
 	var paths []string
 	for dir := range strings.SplitSeq(path, ":") {
 		if len(dir) >= unix.PathMax {
-			continue // the C library skips a directory that is too long for any path
+			continue // the C library skips a directory whose name is too long
 		}
 		if dir != "" {
 			dir += "/"

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file finds why a program can't be executed. The kernel has one error for many reasons, and the program's file
-// tells them apart. The file is read only after a failure.
+// This file finds out why a program can't be executed. The kernel returns the same error for many reasons, so the file
+// itself is read, but only after a failure.
 
-// beginning returns the part of a file that the kernel looks at, and more; "" if nothing can be read. It does not wait
-// for a FIFO.
+// beginning returns the beginning of a file, including the part that the kernel looks at. It returns "" if nothing can
+// be read. It does not block on a FIFO.
 func beginning(path string) string {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -26,7 +26,7 @@ func beginning(path string) string {
 	return string(text[:max(n, 0)])
 }
 
-// notFound returns why execve(2) fails with ENOENT although the file is there.
+// notFound returns the reason why execve(2) has failed with ENOENT although the file exists.
 func notFound(path string) error {
 	text := beginning(path)
 	interpreter := interpreterOf(text)
@@ -43,7 +43,7 @@ func notFound(path string) error {
 	return errors.New("its interpreter was not found")
 }
 
-// interpreterOf returns the word after the "#!" of a script, "" for none. For the kernel, blanks end this word.
+// interpreterOf returns the interpreter in the "#!" line of a script, or "". Like the kernel, it stops at a blank.
 func interpreterOf(text string) string {
 	line, isScript := strings.CutPrefix(text, "#!")
 	line, _, _ = strings.Cut(line, "\n")
@@ -54,18 +54,18 @@ func interpreterOf(text string) string {
 	return words[0]
 }
 
-// Values of elf(5). Package debug/elf would make the binary 40 kB larger.
+// These values are from elf(5). Package debug/elf would make the binary 40 kB larger.
 const (
 	classAt, class64  = 4, 2
 	dataAt, bigEndian = 5, 2
 	machineAt         = 18
 	ptInterp          = 3
 	elfMagic          = "\x7fELF"
-	elfHeader         = 64 // the size of the larger header
+	elfHeader         = 64 // size of the larger header
 )
 
-// foreign returns why the kernel does not take a binary; nil if the file may be a script. A script's first line doesn't
-// contain a zero byte: see sh(1p).
+// foreign returns the reason why the kernel rejects a binary, or nil if the file may be a script. The first line of a
+// script does not contain a zero byte (see sh(1p)).
 func foreign(text string) error {
 	line, _, _ := strings.Cut(text, "\n")
 	switch {
@@ -84,7 +84,7 @@ func foreign(text string) error {
 // An elfFile is the beginning of an ELF file.
 type elfFile string
 
-// number reads a number of size bytes at an offset, in the file's own byte order.
+// number returns the number of size bytes at an offset, in the byte order of the file.
 func (f elfFile) number(at, size int) (n int) {
 	for i := range size {
 		from := at + size - 1 - i
@@ -96,14 +96,14 @@ func (f elfFile) number(at, size int) (n int) {
 	return n
 }
 
-// machine returns the machine that the file is for, as GOARCH calls it. See e_machine in elf(5).
+// machine returns the architecture that the file is for, as a GOARCH. See e_machine in elf(5).
 func (f elfFile) machine() string {
 	number := f.number(machineAt, 2)
 	names := map[int]string{3: "386", 8: "mips", 21: "ppc64", 22: "s390x", 40: "arm", 62: "amd64", 183: "arm64", 243: "riscv64", 258: "loong64"}
 	return cmp.Or(names[number], fmt.Sprintf("another machine, number %d", number))
 }
 
-// loader returns the path of the program that loads the file, "" if none is found.
+// loader returns the path of the dynamic loader that the file names, or "".
 func (f elfFile) loader() string {
 	if !strings.HasPrefix(string(f), elfMagic) || len(f) < elfHeader || f[classAt] != class64 {
 		return ""
@@ -121,7 +121,7 @@ func (f elfFile) loader() string {
 	return ""
 }
 
-// refused returns why a path can't be executed if the kernel says EACCES.
+// refused returns the reason why execve(2) has failed with EACCES.
 func refused(path string, err error) error {
 	var st unix.Stat_t
 	var fs unix.Statfs_t

@@ -9,18 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The real-time signals as glibc numbers them: the kernel's 32 and 33 belong to
-// the C library. See signal(7).
+// These are the real-time signals as numbered by glibc, which reserves 32 and 33 for itself. See signal(7).
 const (
 	rtMin = 34
 	rtMax = 64
 )
 
-// Parse reads a signal name or number: TERM, SIGTERM, 15, RTMIN+3 or RTMAX-1, in
-// any case. Numbers run from 1 to 64.
+// Parse parses the name or number of a signal, such as TERM, SIGTERM, 15, RTMIN+3 or RTMAX-1, in upper or lower case.
+// Numbers range from 1 to 64.
 func Parse(name string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(name); err == nil {
-		// Atoi takes a sign, and kill(2) gives -15 and 0 other meanings.
+		// Atoi accepts signs, but -15 and 0 have other meanings for kill(2).
 		if n < 1 || n > rtMax || name[0] == '+' {
 			return 0, unknown(name)
 		}
@@ -38,7 +37,7 @@ func Parse(name string) (syscall.Signal, error) {
 	return 0, unknown(name)
 }
 
-// otherNames have names as Name writes them. The first two are older names of signals, which kill -l does not print.
+// otherNames maps further names to those that Name returns. The first two are old names that kill -l does not print.
 var otherNames = map[string]string{
 	"SIGCLD": "SIGCHLD", "SIGPOLL": "SIGIO", "SIGRTMIN+0": "SIGRTMIN", "SIGRTMAX": "SIGRTMIN+30",
 }
@@ -47,7 +46,8 @@ func unknown(name string) error {
 	return fmt.Errorf("cannot use signal %q: want a name such as TERM, SIGTERM or RTMIN+3, or a number from 1 to %d", name, rtMax)
 }
 
-// Name is the signal as kill -l writes it: SIGTERM, SIGRTMIN+3, or its number if there is no name for it.
+// Name returns the name of a signal as kill -l prints it, such as SIGTERM or SIGRTMIN+3. Without a name, it is the
+// number.
 func Name(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name

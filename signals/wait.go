@@ -10,20 +10,20 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/handler"
 )
 
-// A timer wakes a poll at an uptime. If time passes while this process does not run, because
-// its container is paused or the machine sleeps, poll's own timeout would begin again.
+// A timer wakes up a poll at an uptime. poll's own timeout would start again if this process was stopped, because its
+// container was paused or the machine was suspended.
 type timer struct {
 	fd    int // -1 for none
 	tried bool
-	at    time.Duration // what fd is set to
+	at    time.Duration // uptime that fd is set to
 }
 
-// poll returns what to poll for an uptime: a descriptor, or a timeout if the kernel gives no descriptor.
+// poll returns the descriptor to poll until an uptime, or a timeout if the kernel provides no descriptor.
 func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 	if at == 0 {
 		return unix.PollFd{Fd: -1}, -1
 	}
-	if !t.tried { // a life without a deadline needs no timer
+	if !t.tried { // without a deadline, no timer is needed
 		t.tried = true
 		var err error
 		if t.fd, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
@@ -41,12 +41,12 @@ func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 		return unix.PollFd{Fd: int32(t.fd), Events: unix.POLLIN}, -1
 	}
 	left := max(at-calls.Uptime(), 0)
-	const most = 1 << 30 // poll takes an int of 32 bits
+	const most = 1 << 30 // the timeout is a 32-bit integer
 	return unix.PollFd{Fd: -1}, int(min((left+time.Millisecond-1)/time.Millisecond, most))
 }
 
-// Wait sleeps until a signal was caught, the uptime has come (0 for never), or a descriptor of fds is ready, and fills
-// in what the descriptors show. See poll(2).
+// Wait blocks until a signal is caught, the uptime is reached (0 for never), or one of fds is ready. It stores the
+// result in fds. See poll(2).
 func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
 	const pause = 10 * time.Millisecond
 	timer, milliseconds := c.timer.poll(until)
@@ -55,11 +55,11 @@ func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
 	}
 	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}, timer), fds...)
 	_, err := unix.Poll(c.polled, milliseconds)
-	if err == unix.EINTR { // which says nothing of what is ready
+	if err == unix.EINTR { // nothing is known about fds
 		_, err = unix.Poll(c.polled, 0)
 	}
 	if err != nil && err != unix.EINTR {
-		// A filter refuses poll, or another process has set the limit of descriptors below the number of fds.
+		// A filter refuses poll(2), or another process has reduced the limit of descriptors to less than len(fds).
 		rest := unix.NsecToTimespec(int64(pause))
 		_ = unix.Nanosleep(&rest, nil)
 		for i := range c.polled {
@@ -69,13 +69,13 @@ func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
 	copy(fds, c.polled[2:])
 }
 
-// Rest is a short Wait that no child's exit ends, so the caller must look for children afterwards. If many children exit,
-// that costs less than waking up for each of them.
+// Rest is like a short Wait that doesn't end when a child exits. It costs less than a wake-up for each exit if many
+// children exit. Afterwards, the caller must check for children.
 func (c *Catcher) Rest(d time.Duration, fds []unix.PollFd) {
 	handler.Uncatch(unix.SIGCHLD)
 	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}), fds...)
 	most := unix.NsecToTimespec(int64(d))
-	// A raw call: after a longer wait the runtime gives the processor away, and wakes its monitor thread to get it back.
+	// This is a raw system call, because the runtime would wake its monitor thread after an ordinary one.
 	if _, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&c.polled[0])), uintptr(len(c.polled)),
 		uintptr(unsafe.Pointer(&most)), 0, 0, 0); errno != 0 && errno != unix.EINTR {
 		_ = unix.Nanosleep(&most, nil) // see Wait
@@ -84,8 +84,8 @@ func (c *Catcher) Rest(d time.Duration, fds []unix.PollFd) {
 	copy(fds, c.polled[1:])
 }
 
-// look fills in what one descriptor shows now. With a limit of 0 descriptors the kernel refuses poll(2), but not select(2),
-// for which a hang-up is a read that does not wait.
+// look checks a single descriptor. If the limit of descriptors is 0, the kernel refuses poll(2) but not select(2), for
+// which a descriptor with a hang-up is readable.
 func look(p *unix.PollFd) {
 	if _, err := unix.Poll(unsafe.Slice(p, 1), 0); err == nil || p.Fd < 0 || p.Fd >= unix.FD_SETSIZE {
 		return

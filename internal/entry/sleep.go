@@ -94,9 +94,9 @@ func (p *process) poll() {
 	}
 }
 
-// reap reaps all children that have exited, except the inner fini and the main child. Such a child is either from
-// before this process executed fini, or an orphan that one of those has left. Once it is reaped, its pid may be reused,
-// so reap also removes the pid from the list of earlier children.
+// reap reaps all children that have exited, except the inner fini and the main child. This may be a child that this
+// process had before it executed fini, or an orphan left by such a child. Once it is reaped, its pid may be reused, so
+// reap also removes the pid from the list of earlier children.
 //
 //go:nosplit
 func (p *process) reap() {
@@ -248,9 +248,9 @@ func hasRoom(n int) bool {
 	return made == n
 }
 
-// killChildren kills the main child's process group, if it has its own, and all children of this process except those
-// from before the exec. It reaps children that have exited, except the main child, whose pid must keep naming the
-// group. It reports whether it may have to be called again, because there may be more children than it has seen. A
+// killChildren kills the main child's process group, if it has its own, and all children of this process except the
+// earlier ones (see noteEarlier). It reaps children that have exited, except the main child, whose pid must keep naming
+// the group. It reports whether it may have to be called again, because there may be more children than it has seen. A
 // child that has just exited, for example, may have left orphans.
 //
 //go:nosplit

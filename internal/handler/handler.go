@@ -122,7 +122,8 @@ func Uncatch(sig syscall.Signal) { calls.SetAction(sig, &calls.SigAction{}, nil)
 // Take returns the signals that were caught since the last call. Bit n-1 is signal n.
 func Take() uint64 { return caught.pending.Swap(0) }
 
-// Count returns how often a signal was caught since the last call, and whether any of these came from outside.
+// Count returns how often a signal was caught since the last call, and whether any of them was sent from outside of the
+// PID namespace.
 func Count(sig syscall.Signal) (n int, outside bool) {
 	counted := caught.counts[sig-1].Swap(0)
 	return int(uint32(counted)), counted>>32 != 0

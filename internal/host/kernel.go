@@ -128,8 +128,8 @@ func (k *kernel) Dropped(got life.Signal) {
 }
 
 // blind reports whether a leftover may exit without SIGCHLD for fini. Since Linux 7.1, the kernel itself may reap it
-// (see CLONE_AUTOREAP in clone3(2)). A process that came in from outside of the PID namespace is not a child of fini at
-// all.
+// (see CLONE_AUTOREAP in clone3(2)). A process that has entered the PID namespace with setns(2) is not a child of fini
+// at all.
 func (k *kernel) blind() bool { return k.ended != 0 && (k.tree.Entrants || proc.Autoreap()) }
 
 // Unread returns how many bytes of standard input the command has not read yet, if fini watches standard input.
@@ -197,10 +197,10 @@ func (k *kernel) Look() (orphans.View, error) {
 	return view, err
 }
 
-// Children returns the children of this process, without those from before fini was executed.
+// Children returns the children of this process, without those that it had before it executed fini.
 func (k *kernel) Children() ([]int, error) { return k.tree.LaterChildren() }
 
-// IncludeEarlier makes Reap and Look include the children from before fini was executed.
+// IncludeEarlier makes Reap and Look include the children that this process had before it executed fini.
 func (k *kernel) IncludeEarlier() { k.tree.IncludeEarlier() }
 
 // Survey records what the processes of the tree are doing, for the report. If named is true, it writes messages about

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
-// idleLooks is the number of looks in a row that must find no change before --idle stops the command. fini looks at
-// intervals of an eighth of --idle, so even a long suspension of the machine counts as only one look.
+// idleLooks is the number of looks in a row that must find no change before --idle stops the command. fini divides the
+// time of --idle by this number to get the interval, so a suspension of the machine counts as only one look.
 const idleLooks = 8
 
 // lookIdle returns the time between two looks.

@@ -292,7 +292,7 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 		return append(append([]action{forward{sig: sig}}, l.letGoOn()...), l.endIn(now, l.Grace)...), l
 	case (l.rung == stopping || l.rung == closing) && now >= l.deadline:
 		l.rung, l.deadline = killed, now+killedBound
-		// Kill the main child alone, so that another process of the group can clean up after it during --linger.
+		// Kill only the main child, so that other processes of the group still have the time of --linger to clean up.
 		return []action{l.killing(now), forward{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
 	case l.rung == killed:
 		// The main child is still alive after SIGKILL, so treat it as a leftover, and ask the others to exit now.

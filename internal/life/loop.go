@@ -224,9 +224,9 @@ func (l *Loop) tick() (now time.Duration) {
 	return now
 }
 
-// A tenth of --stop-within, but at most longestReserve, is reserved for what comes after the command's exit. Of its six
-// parts, two are for leftovers that exit unasked, two for leftovers that exit after SIGTERM, and two for reaping and
-// the report. Machine.bounded says how many of these parts must remain.
+// A tenth of the time that --stop-within allows, but at most longestReserve, is reserved for what follows the command's
+// exit. Of its six parts, two are for leftovers that exit unasked, two for leftovers that exit after SIGTERM, and two
+// for reaping and the report. Machine.bounded says how many of these parts must remain.
 const (
 	longestReserve = time.Second
 	partsOfReserve = 6

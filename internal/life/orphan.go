@@ -25,7 +25,7 @@ type orphan struct {
 	due   time.Duration // uptime when fini looks at it
 }
 
-// partsOfGrace is how often fini lists its children while an orphan has --orphans-grace. Each interval counts only for
+// partsOfGrace is how often fini lists its children while it waits for an orphan to exit. Each interval counts only for
 // its intended length, so time during which fini was frozen or suspended does not count.
 const partsOfGrace = 8
 
@@ -86,7 +86,7 @@ func (w whom) listed(now time.Duration, e listed) (do []action) {
 	return append(do, list{after})
 }
 
-// partOfGrace returns the time between two lists while an orphan has --orphans-grace.
+// partOfGrace returns the time between two lists while fini waits for an orphan to exit.
 func (p Policy) partOfGrace() time.Duration { return max(p.OrphansGrace/partsOfGrace, tick) }
 
 // inHand reports whether fini has begun to stop a process but has not sent it SIGKILL yet.

@@ -14,8 +14,8 @@ import (
 // stopped. The Loop updates it when it carries out an action, and removes it when the process has been reaped.
 //
 // Processes that fini never signals have no Record, because there may be thousands. These are processes that --orphans
-// or --allow-orphan spares, children from before fini was executed, and, without --orphan-timeout, orphans that exit
-// while the command runs.
+// or --allow-orphan spares, and children that this process had before it executed fini. Without --orphan-timeout, they
+// include orphans that exit while the command runs.
 type Record struct {
 	Pid   int
 	Start time.Duration // see orphans.Process; tells the leftover from an earlier process with the same pid

@@ -28,17 +28,17 @@ import (
 //	           looked   over, if there is nobody left to stop, or only processes that refused SIGKILL in clearing, if fini
 //	                    only counts, or if the look has failed
 //
-// If the command had to be killed, clearing precedes asking. By then, the rest of the command's group has had --grace
-// or --kill-after to react to the stop signal, and --linger to clean up. Whatever the policy, only --allow-orphan
-// spares a process of the group.
+// If the command had to be killed, clearing precedes asking. By then, the rest of the command's group has had as much
+// time to react to the stop signal as the command, and the time of --linger to clean up. Whatever the policy, only
+// --allow-orphan spares a process of the group.
 //
-// With --orphans=leave, counting takes the place of asking. It begins after --linger, or earlier for a reason or a
-// signal. Without --orphans-exit it begins immediately, unless a leftover was asked to exit with the command. fini then
-// waits for --linger, so that it doesn't name a leftover that is about to exit.
+// With --orphans=leave, counting takes the place of asking. It begins when the time of --linger is over, or earlier for
+// a reason or a signal. Without --orphans-exit it begins immediately, unless a leftover was asked to exit with the
+// command. In that case fini waits first, so that it doesn't name a leftover that is about to exit.
 //
-// A leftover that received SIGINT with the command is sent SIGTERM after half of --grace, because many servers take a
-// SIGTERM after SIGINT to mean "immediately". It then has at least half of --grace to react. If --stop-within has
-// shortened a wait, SIGTERM is sent at the next look.
+// A leftover that received SIGINT with the command is not sent SIGTERM until half of its grace period is over, because
+// many servers take SIGTERM after SIGINT to mean "immediately". After that, it has at least the other half. If
+// --stop-within has shortened a wait, SIGTERM is sent at the next look.
 //
 // A reason that overrules --orphans=pipes starts asking again, because leftovers that hold neither stream have not been
 // asked yet. If fini can't tell which processes hold a stream, --orphans=pipes has the same effect as stop.
@@ -85,7 +85,8 @@ const (
 	// tick is the unit of orphans.Process.Start, which is rounded down.
 	tick = orphans.Tick
 
-	// If the start of a process is unknown, it is spared as clean-up for this long at most, or for half of --grace.
+	// If the start of a process is unknown, it is spared as clean-up for at most this long, or half of the grace
+	// period.
 	startUnknown = 5 * time.Second
 )
 
@@ -423,7 +424,8 @@ func (s *sweep) tellSpared(found []orphans.Process) (do []action) {
 	return do
 }
 
-// setDeadline computes when the leftovers have had their time. A leftover that was asked with the command has --grace.
+// setDeadline computes when the leftovers have had their time. A leftover that was asked with the command has the grace
+// period of the command.
 func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
 	s.deadline = s.graceEnd
 	for _, p := range found {

@@ -44,9 +44,9 @@ func (w whom) refusing(found []orphans.Process) (pids []int) {
 // cleanUp returns since, the signal that asked each leftover to exit, and spared, the processes that a living leftover
 // has started after that signal. Such a process inherits the leftover's signal. It is spared because it may be a
 // command that the leftover runs to clean up, such as rm, and the leftover must wait for it. A process that started in
-// the same tick is spared too, and so is one whose start is unknown, if trusts is true. See startUnknown. Whatever a
-// process from outside has started is left to that process. If it is a fini, it would relay SIGTERM to processes that
-// have had it already. In found, parents must come before their children.
+// the same tick is spared too, and so is one whose start is unknown, if trusts is true. See startUnknown. Whatever has
+// been started by a process that has entered the namespace is left to that process. If it is a fini, it would relay
+// SIGTERM to processes that have received it already. In found, parents must come before their children.
 func (w whom) cleanUp(found []orphans.Process, trusts bool) (since map[int]Sent, spared map[int]bool) {
 	since, spared = map[int]Sent{}, map[int]bool{}
 	for _, p := range found {

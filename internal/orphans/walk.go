@@ -124,7 +124,7 @@ func (t *Tree) walk() (all []Process) {
 	return all
 }
 
-// entrants returns the processes that have entered from outside, if the caller wants them and /proc can be read.
+// entrants returns the processes that have entered this PID namespace, if the caller wants them and /proc can be read.
 func (t *Tree) entrants() []int {
 	if !t.Entrants || t.self != 1 || t.prepare() != nil || t.childrenOnly {
 		return nil
@@ -133,8 +133,8 @@ func (t *Tree) entrants() []int {
 	return slices.DeleteFunc(snapshot[0], func(pid int) bool { return pid == t.self })
 }
 
-// HasEntrants reports whether a process from outside is alive, or has just left a child to this process. Zombies don't
-// count, because nobody in this PID namespace can wait until they are reaped outside.
+// HasEntrants reports whether a process that has entered this PID namespace is alive, or has just left a child to this
+// process. Zombies don't count, because nobody in this PID namespace can wait until they are reaped outside.
 func (t *Tree) HasEntrants() bool {
 	if !t.Entrants || t.self != 1 {
 		return false
@@ -323,8 +323,8 @@ func pidMax() int {
 }
 
 // ownChild returns 0 if the process is a child that has not ended, EAGAIN for a zombie child, and ECHILD for any other
-// process. Other errors are why waitid(2) failed. idtype and id are P_PID and a pid, or P_ALL and 0 for any child. With
-// __WALL, children from before the exec count too if their exit signal is not SIGCHLD. See clone(2).
+// process. Other errors are why waitid(2) failed. idtype and id are P_PID and a pid, or P_ALL and 0 for any child.
+// Because of __WALL, it also finds earlier children whose exit signal is not SIGCHLD. See clone(2).
 func ownChild(idtype, id int) unix.Errno {
 	ended, errno := calls.WaitID(idtype, id, unix.WEXITED|unix.WNOWAIT)
 	if errno == 0 && ended != 0 {

@@ -19,8 +19,8 @@ func TestPackagesExplainThemselves(t *testing.T) {
 		if lines := strings.Count(string(out), "\n"); lines > 48 {
 			t.Errorf("go doc %s prints %d lines:\n%s", name, lines, out)
 		}
-		if !strings.Contains(string(out), "# Beside what it can't be used") {
-			t.Errorf("go doc %s doesn't say beside what it can't be used:\n%s", name, out)
+		if !strings.Contains(string(out), "# What it can't be used with") {
+			t.Errorf("go doc %s doesn't say what it can't be used with:\n%s", name, out)
 		}
 		if out, err = exec.Command("go", "doc", "-all", "./"+name).Output(); err != nil {
 			t.Fatal(err)
