@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/calls"
-	"github.com/seed-126c5d8a/fini/internal/handler"
 )
 
 // A timer wakes up a poll at an uptime. poll's own timeout would start again if this process was stopped, because its
@@ -47,16 +46,31 @@ func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 
 // Wait blocks until a signal is caught, the uptime is reached (0 for never), or one of fds is ready. It stores the
 // result in fds. See poll(2).
-func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
+func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) { c.wait(until, 0, fds) }
+
+// WaitBriefly is a Wait that returns after most at the latest. It blocks in a raw system call, during which no other
+// goroutine runs on this processor. If a wake-up is near, that is cheaper than Wait, because around an ordinary call the
+// Go runtime also wakes its monitor thread.
+func (c *Catcher) WaitBriefly(until, most time.Duration, fds []unix.PollFd) { c.wait(until, most, fds) }
+
+func (c *Catcher) wait(until, brief time.Duration, fds []unix.PollFd) {
 	const pause = 10 * time.Millisecond
 	timer, milliseconds := c.timer.poll(until)
 	if c.FD < 0 && milliseconds != 0 {
 		milliseconds = int(pause.Milliseconds())
 	}
 	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}, timer), fds...)
-	_, err := unix.Poll(c.polled, milliseconds)
+	var err error
+	if brief > 0 {
+		if milliseconds >= 0 {
+			brief = min(brief, time.Duration(milliseconds)*time.Millisecond)
+		}
+		err = rawPoll(c.polled, brief)
+	} else {
+		_, err = unix.Poll(c.polled, milliseconds)
+	}
 	if err == unix.EINTR { // nothing is known about fds
-		_, err = unix.Poll(c.polled, 0)
+		err = rawPoll(c.polled, 0)
 	}
 	if err != nil && err != unix.EINTR {
 		// A filter refuses poll(2), or another process has reduced the limit of descriptors to less than len(fds).
@@ -69,19 +83,14 @@ func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
 	copy(fds, c.polled[2:])
 }
 
-// Rest is like a short Wait that doesn't end when a child exits. It costs less than a wake-up for each exit if many
-// children exit. Afterwards, the caller must check for children.
-func (c *Catcher) Rest(d time.Duration, fds []unix.PollFd) {
-	handler.Uncatch(unix.SIGCHLD)
-	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}), fds...)
-	most := unix.NsecToTimespec(int64(d))
-	// This is a raw system call, because the runtime would wake its monitor thread after an ordinary one.
-	if _, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&c.polled[0])), uintptr(len(c.polled)),
-		uintptr(unsafe.Pointer(&most)), 0, 0, 0); errno != 0 && errno != unix.EINTR {
-		_ = unix.Nanosleep(&most, nil) // see Wait
+// rawPoll calls ppoll(2) without telling the Go runtime.
+func rawPoll(fds []unix.PollFd, most time.Duration) error {
+	timeout := unix.NsecToTimespec(int64(most))
+	if _, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)),
+		uintptr(unsafe.Pointer(&timeout)), 0, 0, 0); errno != 0 {
+		return errno
 	}
-	handler.Catch(unix.SIGCHLD)
-	copy(fds, c.polled[1:])
+	return nil
 }
 
 // look checks a single descriptor. If the limit of descriptors is 0, the kernel refuses poll(2) but not select(2), for

@@ -87,7 +87,6 @@ type kernel struct {
 	bySignal     bool          // entry.ParentSignal reports the death of the parent process
 	begun, ended time.Duration // uptimes of the command's start and end, or 0
 	saidRefused  bool          // a message about a leftover that fini may not signal has been written
-	rest         time.Duration // how long Wait rests: see Rest in package signals
 	lastExit     time.Duration // uptime of the last exit of a child
 	isStopped    bool          // fini has stopped the command
 	outOfTime    life.Reason   // the reason, if the command has exceeded a limit of time

@@ -26,6 +26,9 @@ import (
 // Now returns the uptime.
 func (k *kernel) Now() time.Duration { return calls.Uptime() }
 
+// soon is how long after a child's exit another one is expected.
+const soon = 50 * time.Millisecond
+
 // Wait blocks until something happens, in a single poll of a single thread. If fini may not be told of an exit (see
 // blind), it returns after a second at most.
 func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
@@ -47,8 +50,8 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	if len(early) > 0 {
 		until = 1 // an uptime in the past
 	}
-	if main && k.rest > 0 {
-		k.caught.Rest(k.rest, fds)
+	if left := k.lastExit + soon - k.Now(); k.lastExit > 0 && left > 0 {
+		k.caught.WaitBriefly(until, left, fds)
 	} else {
 		k.caught.Wait(until, fds)
 	}
@@ -153,7 +156,9 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 		name = proc.Name
 	}
 	exits, none, _ = reaper.Reap(name) // wait4(2) is not refused: see prepare
-	k.restAfter(len(exits))
+	if len(exits) > 0 {
+		k.lastExit = k.Now()
+	}
 	for _, x := range exits {
 		if x.Ended() {
 			k.tree.Reaped(x.Pid)
@@ -161,25 +166,6 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	}
 	none = none || k.tree.OnlyEarlier()
 	return exits, none && (k.ended == 0 || !k.tree.HasEntrants()) // only a pause has entrants, and only its end asks for them
-}
-
-// restAfter sets how long Wait may rest after n children were reaped at once. Resting saves work if many children exit
-// in a row. But zombies count toward the command's limit of processes, so a rest ends after a millisecond, or when
-// about three zombies are waiting.
-func (k *kernel) restAfter(n int) {
-	const first, longest, often, few = 200 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 3
-	now := k.Now()
-	switch soon := now-k.lastExit < often; {
-	case !soon:
-		k.rest = 0
-	case k.rest == 0 && n > 0:
-		k.rest = first
-	default:
-		k.rest = min(k.rest*few/time.Duration(max(n, 1)), longest)
-	}
-	if n > 0 {
-		k.lastExit = now
-	}
 }
 
 // MainEnded records when the main child exited.

@@ -28,9 +28,9 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 			return p.ignore(e), p
 		}
 	case listed:
-		return whom{p.Rules, p.records}.listed(now, e), p
+		return whom(p).listed(now, e), p
 	case looked:
-		return whom{p.Rules, p.records}.foundOrphans(now, e), p
+		return whom(p).foundOrphans(now, e), p
 	case stop:
 		if e.why.overrules() {
 			p.Orphans = StopAll
