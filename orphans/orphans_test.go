@@ -92,7 +92,7 @@ func TestEightThreads(t *testing.T) {
 		return // the others end with this process
 	}
 
-	check.NoError(t, tree.End(100*time.Millisecond))
+	check.NoError(t, tree.End(30*time.Second))
 	reaped, err := tree.Reap(own...)
 	check.NoError(t, err)
 	var statuses [8][]string
