@@ -140,11 +140,11 @@ func newActDir(t *testing.T, standIns map[string]string) actDir {
 func (k actDir) in(name string) string { return filepath.Join(k.Dir.Dir, name) }
 
 // mustAct makes a folder a repository with a commit of what is there, and has act run its workflow, and say these things.
-func (k actDir) mustAct(folder string, args []string, says ...string) {
+func (k actDir) mustAct(folder string, args []string, status int, says ...string) {
 	k.t.Helper()
 	rig.Run(k.t, "sh", "-c", `cd "$1" && git init -q && git add -A && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q -m all`, "sh", k.in(folder))
 	out := k.MustLeaveNothing(k.Start(append([]string{"sh", "-c",
-		`cd ` + folder + ` && exec act push -P ubuntu-latest=-self-hosted "$@"`, "sh"}, args...)...), 0)
+		`cd ` + folder + ` && exec act push -P ubuntu-latest=-self-hosted "$@"`, "sh"}, args...)...), status)
 	for _, want := range says {
 		if !strings.Contains(out, want) {
 			k.t.Errorf("act says nothing of %q: %s", want, out)
@@ -170,8 +170,8 @@ func TestGitHubActionsByAct(t *testing.T) {
 	workflow := strings.Replace(recipe, m[0], fmt.Sprintf("%[1]s- run: echo before\n%[1]s  shell: bash\n%[2]s%[1]s  with:\n%[1]s    url: file://%[3]s\n%[1]s    minisign-key: %[4]s\n",
 		m[1], m[0], k.in("dist"), public), 1)
 	k.File("work/.github/workflows/tests.yml", workflow, 0o644)
-	k.mustAct("work", []string{"--local-repository", m[2] + "@" + m[3] + "=" + k.in("tree")}, "before", "Success - Main make e2e",
-		"stopping leftover ")
+	k.mustAct("work", []string{"--local-repository", m[2] + "@" + m[3] + "=" + k.in("tree")}, 1, "before", "Failure - Main make e2e",
+		"stopping leftover ") // a leak fails the step
 }
 
 // act runs the job of the project's own workflow that uses the action of its tree.
@@ -181,6 +181,6 @@ func TestActionOfThisTreeByAct(t *testing.T) {
 	setUpGo := regexp.MustCompile(`actions/setup-go@\w+`).FindString(rig.ReadFile(t, "../.github/workflows/ci.yml"))
 	k.File("setup-go/action.yml", "name: a stand-in\nruns:\n  using: composite\n  steps:\n    - {run: go version, shell: sh}\n", 0o644)
 	rig.Run(t, "sh", "-c", `mkdir "$1" && cd .. && git ls-files -z --cached --others --exclude-standard ':!e2e' | xargs -0 cp --parents -t "$1"`, "sh", k.in("tree"))
-	k.mustAct("tree", []string{"-j", "action", "--local-repository", setUpGo + "=" + k.in("setup-go")},
+	k.mustAct("tree", []string{"-j", "action", "--local-repository", setUpGo + "=" + k.in("setup-go")}, 0,
 		"Success - Main ./", "fini ends this step at once", "stopping leftover ")
 }
