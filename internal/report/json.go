@@ -1,7 +1,9 @@
 package report
 
 import (
-	"strconv"
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -11,61 +13,126 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// json returns the report in the format that docs/report.schema.json describes.
+// record is the layout of a report, which docs/report.schema.json describes. A nil field of type any becomes null.
+type record struct {
+	Version          int             `json:"version"` // of the schema
+	Fini             string          `json:"fini"`
+	Command          []string        `json:"command"`
+	CommandCut       bool            `json:"commandCut"`
+	Pid              int             `json:"pid"`
+	FiniPid          int             `json:"finiPid"`
+	Started          time.Time       `json:"started"`
+	Ended            any             `json:"ended"`
+	Finished         time.Time       `json:"finished"`
+	Status           int             `json:"status"`
+	Error            any             `json:"error"`
+	Exit             any             `json:"exit"`
+	Stopped          any             `json:"stopped"`
+	Signals          []signal        `json:"signals"`
+	SignalsOmitted   int             `json:"signalsOmitted"`
+	Running          []runningRecord `json:"running"`
+	RunningOmitted   int             `json:"runningOmitted"`
+	Leftovers        []leftRecord    `json:"leftovers"`
+	LeftoversOmitted int             `json:"leftoversOmitted"`
+	Reaped           int             `json:"reaped"`
+	Seconds          struct {
+		Command   any     `json:"command"`
+		Leftovers any     `json:"leftovers"`
+		Total     float64 `json:"total"`
+	} `json:"seconds"`
+	Usage struct {
+		UserSeconds   float64 `json:"userSeconds"`
+		SystemSeconds float64 `json:"systemSeconds"`
+		MaxRSSBytes   int64   `json:"maxRSSBytes"`
+	} `json:"usage"`
+}
+
+type exit struct {
+	Code   any  `json:"code"`
+	Signal any  `json:"signal"`
+	OOM    *oom `json:"oom"`
+}
+
+type oom struct {
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason"`
+}
+
+type signal struct {
+	At     time.Time `json:"at"`
+	Signal string    `json:"signal"`
+	Sender *Ancestor `json:"sender"`
+}
+
+type leftRecord struct {
+	Pid             int        `json:"pid"`
+	Command         string     `json:"command"`
+	CommandCut      bool       `json:"commandCut"`
+	Allowed         bool       `json:"allowed"`
+	Spared          any        `json:"spared"`
+	During          bool       `json:"during"`
+	Started         any        `json:"started"`
+	StartedBy       []Ancestor `json:"startedBy"`
+	Owner           *Owner     `json:"owner"`
+	Context         []Mark     `json:"context"`
+	Group           any        `json:"group"`
+	Session         any        `json:"session"`
+	Holds           any        `json:"holds"`
+	Listens         []string   `json:"listens"`
+	Cwd             any        `json:"cwd"`
+	User            any        `json:"user"`
+	Sent            []string   `json:"sent"`
+	Ended           any        `json:"ended"`
+	OOM             *oom       `json:"oom"`
+	AgeSeconds      any        `json:"ageSeconds"`
+	OutlivedSeconds any        `json:"outlivedSeconds"`
+}
+
+type runningRecord struct {
+	Pid        int      `json:"pid"`
+	Parent     int      `json:"parent"`
+	Command    string   `json:"command"`
+	CommandCut bool     `json:"commandCut"`
+	AgeSeconds any      `json:"ageSeconds"`
+	CPUSeconds any      `json:"cpuSeconds"`
+	State      any      `json:"state"`
+	Listens    []string `json:"listens"`
+	Context    []Mark   `json:"context"`
+}
+
+// json returns the report as JSON.
 func (r *Report) json(status int) []byte {
 	finished := time.Now()
 	var used unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &used)
 	ended := !r.ended.IsZero()
-	leftovers := []object{}
+	all := record{
+		Version: 2, Fini: r.fini, Command: r.command, CommandCut: r.isCut, Pid: r.Pid, FiniPid: r.Fini,
+		Started: r.started.UTC(), Ended: orNull(ended, r.ended.UTC()), // UTC needs no time zone file
+		Finished: finished.UTC(), Status: status, Error: r.Err,
+		Exit: orNull(ended, exit{r.code, r.signal, r.oom}), Stopped: r.stopped,
+		Signals: r.signals, SignalsOmitted: r.moreSignals, Running: []runningRecord{}, RunningOmitted: r.moreRunning,
+		Leftovers: []leftRecord{}, LeftoversOmitted: r.moreLeftovers, Reaped: r.reaped,
+	}
+	all.Seconds.Command = orNull(ended, seconds(r.ended.Sub(r.started)))
+	all.Seconds.Leftovers = orNull(ended, seconds(finished.Sub(r.ended)))
+	all.Seconds.Total = seconds(finished.Sub(r.started))
+	all.Usage.UserSeconds = float64(used.Utime.Nano()/1000) / 1e6
+	all.Usage.SystemSeconds = float64(used.Stime.Nano()/1000) / 1e6
+	all.Usage.MaxRSSBytes = int64(used.Maxrss) * 1024
 	for _, left := range r.leftovers {
-		leftovers = append(leftovers, left.json())
+		all.Leftovers = append(all.Leftovers, left.record())
 	}
-	running := []object{}
 	for _, p := range r.running {
-		running = append(running, p.json())
+		all.Running = append(all.Running, p.record())
 	}
-	return append(appendJSON(nil, object{
-		"version", 2, // version of the schema
-		"fini", r.fini,
-		"command", r.command,
-		"commandCut", r.isCut,
-		"pid", r.Pid,
-		"finiPid", r.Fini,
-		"started", r.started,
-		"ended", orNull(ended, r.ended),
-		"finished", finished,
-		"status", status,
-		"error", r.Err,
-		"exit", orNull(ended, object{"code", r.code, "signal", r.signal, "oom", r.oom}),
-		"stopped", r.stopped,
-		"signals", r.signals,
-		"signalsOmitted", r.moreSignals,
-		"running", running,
-		"runningOmitted", r.moreRunning,
-		"leftovers", leftovers,
-		"leftoversOmitted", r.moreLeftovers,
-		"reaped", r.reaped,
-		"seconds", object{
-			"command", orNull(ended, seconds(r.ended.Sub(r.started))),
-			"leftovers", orNull(ended, seconds(finished.Sub(r.ended))),
-			"total", seconds(finished.Sub(r.started)),
-		},
-		"usage", object{
-			"userSeconds", float64(used.Utime.Nano()/1000) / 1e6,
-			"systemSeconds", float64(used.Stime.Nano()/1000) / 1e6,
-			"maxRSSBytes", float64(used.Maxrss) * 1024,
-		},
-	}, "\n"), '\n')
+	return encode(all)
 }
 
-func (l *leftover) json() object {
-	startedBy, holds, sent := []object{}, []string{}, []string{}
+func (l *leftover) record() leftRecord {
+	holds, sent := []string{}, []string{}
 	for _, sig := range l.sent() {
 		sent = append(sent, signals.Name(sig))
-	}
-	for _, a := range l.Chain {
-		startedBy = append(startedBy, a.json())
 	}
 	held, known := l.Holds.Held()
 	for i, name := range []string{"stdout", "stderr"} {
@@ -73,36 +140,16 @@ func (l *leftover) json() object {
 			holds = append(holds, name)
 		}
 	}
-	var owner any
-	if l.Owner != nil {
-		owner = append(l.Owner.json(), "command", l.Owner.Command)
-	}
-	return object{
-		"pid", l.Pid,
-		"command", l.command,
-		"commandCut", l.isCut,
-		"allowed", l.Allowed,
-		"spared", l.spared,
-		"during", l.during,
-		"started", orNull(l.Start != 0, l.found.Add(-l.age).Round(10*time.Millisecond)),
-		"startedBy", startedBy,
-		"owner", owner,
-		"context", l.Marks,
-		"group", orNull(l.State != '?', l.Group),
-		"session", orNull(l.State != '?', l.Session),
-		"holds", orNull(known, holds),
-		"listens", l.At.Listens,
-		"cwd", orNull(l.At.Dir != "", l.At.Dir),
-		"user", orNull(l.User >= 0, l.User),
-		"sent", sent,
-		"ended", l.ended,
-		"oom", l.oom,
-		"ageSeconds", orNull(l.Start != 0, seconds(l.age)),
-		"outlivedSeconds", l.outlived,
+	return leftRecord{
+		Pid: l.Pid, Command: l.command, CommandCut: l.isCut, Allowed: l.Allowed, Spared: l.spared, During: l.during,
+		Started:   orNull(l.Start != 0, l.found.Add(-l.age).Round(10*time.Millisecond).UTC()),
+		StartedBy: append([]Ancestor{}, l.Chain...), Owner: l.Owner, Context: l.Marks,
+		Group: orNull(l.State != '?', l.Group), Session: orNull(l.State != '?', l.Session),
+		Holds: orNull(known, holds), Listens: l.At.Listens, Cwd: orNull(l.At.Dir != "", l.At.Dir),
+		User: orNull(l.User >= 0, l.User), Sent: sent, Ended: l.ended, OOM: l.oom,
+		AgeSeconds: orNull(l.Start != 0, seconds(l.age)), OutlivedSeconds: l.outlived,
 	}
 }
-
-func (a Ancestor) json() object { return object{"pid", a.Pid, "name", a.Name} }
 
 // orNull returns the value if it is known, and nil otherwise.
 func orNull(known bool, value any) any {
@@ -115,71 +162,22 @@ func orNull(known bool, value any) any {
 // seconds converts a duration to seconds, rounded down to a millisecond. It returns 0 for a negative duration.
 func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }
 
-// An object is a JSON object, given as alternating names and values.
-type object []any
-
-// appendJSON appends the JSON encoding of value to a buffer. line is a line feed followed by the current indentation.
-// encoding/json is not used because its reflection took a fifth of the time of a short run.
-func appendJSON(to []byte, value any, line string) []byte {
-	switch v := value.(type) {
-	case bool:
-		return strconv.AppendBool(to, v)
-	case int:
-		return strconv.AppendInt(to, int64(v), 10)
-	case float64:
-		return strconv.AppendFloat(to, v, 'f', -1, 64)
-	case string:
-		return appendString(to, v)
-	case time.Time: // UTC, because that needs no time zone file
-		return v.UTC().AppendFormat(to, `"`+time.RFC3339Nano+`"`)
-	case []string:
-		return appendList(to, v, line)
-	case []object:
-		return appendList(to, v, line)
-	case object:
-		comma, inner := "{", line+"  "
-		for i := 0; i < len(v); i += 2 {
-			to = append(append(to, comma...), inner...)
-			to = append(appendJSON(to, v[i], inner), ": "...)
-			to, comma = appendJSON(to, v[i+1], inner), ","
-		}
-		return append(append(to, line...), '}')
-	}
-	return append(to, "null"...)
-}
-
-// appendList appends a list to a buffer. A nil list becomes null.
-func appendList[T any](to []byte, items []T, line string) []byte {
-	switch {
-	case items == nil:
-		return append(to, "null"...)
-	case len(items) == 0:
-		return append(to, "[]"...)
-	}
-	comma, inner := "[", line+"  "
-	for _, item := range items {
-		to = append(append(to, comma...), inner...)
-		to, comma = appendJSON(to, item, inner), ","
-	}
-	return append(append(to, line...), ']')
-}
-
-// appendString appends a JSON string. Invalid UTF-8 becomes U+FFFD. Control characters are escaped so that a terminal
-// can't be affected, and so is "##", so that a CI's agent doesn't find a command in the output. See OneLine.
-func appendString(to []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	to = append(to, '"')
-	var before rune
-	for _, c := range s {
-		switch {
-		case c == '"' || c == '\\':
-			to = append(to, '\\', byte(c))
-		case c < ' ' || 0x7f <= c && c < 0xa0 || c == '#' && before == '#':
-			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
-		default:
-			to = utf8.AppendRune(to, c)
+// encode returns the indented JSON encoding of a value. It escapes DEL, C1 control characters and "##" too, which
+// encoding/json leaves as they are, so that the text can't affect a terminal or give a command to a CI's agent.
+func encode(value any) []byte {
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	to.SetIndent("", "  ")
+	_ = to.Encode(value) // fails only for values that have no JSON encoding, such as functions
+	text, before := make([]byte, 0, b.Len()), ' '
+	for _, c := range b.String() {
+		if 0x7f <= c && c < 0xa0 || c == '#' && before == '#' {
+			text = fmt.Appendf(text, `\u%04x`, c)
+		} else {
+			text = utf8.AppendRune(text, c)
 		}
 		before = c
 	}
-	return append(to, '"')
+	return text
 }

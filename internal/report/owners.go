@@ -44,7 +44,7 @@ var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish",
 type Lineage struct {
 	Chain  []Ancestor // the living ancestors, nearest first
 	Owner  *Owner     // the first process in Chain that is not a shell, or nil
-	Marks  []object   // hints from its environment, most specific first; nil if fini may not read the environment
+	Marks  []Mark     // hints from its environment, most specific first; nil if fini may not read the environment
 	During string     // the test, script, step or job that a hint names, or ""
 
 	At orphans.Details // its working directory and listening addresses
@@ -52,14 +52,20 @@ type Lineage struct {
 
 // Ancestor is a process above a leftover in the tree. Its pid is the one that a user sees.
 type Ancestor struct {
-	Pid  int
-	Name string
+	Pid  int    `json:"pid"`
+	Name string `json:"name"`
 }
 
 // Owner is the process that most likely started a leftover.
 type Owner struct {
 	Ancestor
-	Command string
+	Command string `json:"command"`
+}
+
+// Mark is a hint in the environment of a leftover.
+type Mark struct {
+	Variable string `json:"variable"`
+	Value    string `json:"value"`
 }
 
 const (
@@ -149,9 +155,9 @@ func (o *Owners) Of(p orphans.Process) Lineage {
 
 // marks returns the hints among the variables of a process. The second result names the test, script, step or job of
 // the most specific hint whose value differs from the one in fini's own environment.
-func (o *Owners) marks(variables map[string]string) (found []object, during string) {
+func (o *Owners) marks(variables map[string]string) (found []Mark, during string) {
 	if variables != nil {
-		found = []object{}
+		found = []Mark{}
 	}
 	for _, m := range hints {
 		value := variables[m.variable]
@@ -163,7 +169,7 @@ func (o *Owners) marks(variables map[string]string) (found []object, during stri
 			during = m.what + " " + text
 		}
 		if len(found) < maxMarks {
-			found = append(found, object{"variable", m.variable, "value", text})
+			found = append(found, Mark{m.variable, text})
 		}
 	}
 	return found, during

@@ -100,7 +100,7 @@ func TestDuring(t *testing.T) {
 		many[name], same[name] = "same", "same"
 	}
 	l := NewOwners(fakeTree{details: orphans.Details{Variables: many}}, func(name string) string { return same[name] }).Of(member)
-	if l.During != "job mine" || len(l.Marks) != maxMarks || l.Marks[0][1] != "FINI_TEST" {
+	if l.During != "job mine" || len(l.Marks) != maxMarks || l.Marks[0].Variable != "FINI_TEST" {
 		t.Errorf("%+v", l)
 	}
 }

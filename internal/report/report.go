@@ -36,9 +36,9 @@ type Report struct {
 	started       time.Time
 	ended         time.Time // when the main child ended; zero if fini did not see that
 	code, signal  any       // exit status of the main child
-	oom           any
+	oom           *oom
 	stopped       any // why fini stopped the main child or its leftovers
-	signals       []object
+	signals       []signal
 	moreSignals   int
 	isStopped     bool      // whether fini stopped the main child
 	running       []running // the processes that were running at that time
@@ -68,7 +68,7 @@ type leftover struct {
 	age      time.Duration
 	sent     func() []syscall.Signal
 	ended    any // exit status or signal, in words
-	oom      any
+	oom      *oom
 	spared   any    // the schema's word for why fini spared it
 	during   bool   // fini stopped it while the main child ran
 	outlived any    // seconds between the end of the main child and its own
@@ -79,7 +79,7 @@ type leftover struct {
 // New returns an empty report about a command that was started by the given version of fini.
 func New(to []Place, command []string, version string) Report {
 	first, isCut := firstWords(command, maxCommand)
-	return Report{To: to, fini: version, command: first, isCut: isCut, started: time.Now(), signals: []object{}}
+	return Report{To: to, fini: version, command: first, isCut: isCut, started: time.Now(), signals: []signal{}}
 }
 
 // Lists reports whether there is a --report to write, which also lists leftovers that no message mentions.
@@ -119,11 +119,11 @@ func (r *Report) Signal(got signals.Received) {
 		r.moreSignals++
 		return
 	}
-	var sender any
+	var sender *Ancestor
 	if got.Sender > 0 {
-		sender = Ancestor{got.Sender, proc.Name(got.Sender)}.json()
+		sender = &Ancestor{got.Sender, proc.Name(got.Sender)}
 	}
-	r.signals = append(r.signals, object{"at", time.Now(), "signal", signals.Name(got.Signal), "sender", sender})
+	r.signals = append(r.signals, signal{time.Now().UTC(), signals.Name(got.Signal), sender})
 }
 
 // Stopped records why fini stopped the command or its leftovers, as a word of the schema. It ignores an empty word. If
@@ -199,7 +199,7 @@ func (r *Report) Reaped(x reaper.Exit) {
 // OOM records that a reaped process was killed with SIGKILL, but not by fini. verdict says whether a lack of memory was
 // the cause, as "likely" or "unknown", and reason explains the verdict.
 func (r *Report) OOM(pid int, verdict, reason string) {
-	found := object{"verdict", verdict, "reason", reason}
+	found := &oom{verdict, reason}
 	if pid == r.Pid {
 		r.oom = found
 	}

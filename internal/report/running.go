@@ -25,7 +25,7 @@ type running struct {
 	age, cpu    time.Duration // -1 if unknown
 	state       string        // "" if unknown
 	listens     []string
-	marks       []object
+	marks       []Mark
 	during      string // see Lineage
 }
 
@@ -81,17 +81,11 @@ func (p *running) text(room int) string {
 	return cut(described(p.pid, p.command, more, room), room)
 }
 
-func (p *running) json() object {
-	return object{
-		"pid", p.pid,
-		"parent", p.parent,
-		"command", p.command,
-		"commandCut", p.isCut,
-		"ageSeconds", orNull(p.age >= 0, seconds(p.age)),
-		"cpuSeconds", orNull(p.cpu >= 0, seconds(p.cpu)),
-		"state", orNull(p.state != "", p.state),
-		"listens", p.listens,
-		"context", p.marks,
+func (p *running) record() runningRecord {
+	return runningRecord{
+		Pid: p.pid, Parent: p.parent, Command: p.command, CommandCut: p.isCut,
+		AgeSeconds: orNull(p.age >= 0, seconds(p.age)), CPUSeconds: orNull(p.cpu >= 0, seconds(p.cpu)),
+		State: orNull(p.state != "", p.state), Listens: p.listens, Context: p.marks,
 	}
 }
 
