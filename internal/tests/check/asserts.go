@@ -11,7 +11,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
-// MustRecord asserts what is left of a recorder's lines.
+// MustRecord asserts that a recorder has written the given lines.
 func MustRecord(t testing.TB, who string, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -19,7 +19,7 @@ func MustRecord(t testing.TB, who string, got []string, want ...string) {
 	}
 }
 
-// Equal asserts that something is what it has to be.
+// Equal asserts that got is equal to want.
 func Equal(t testing.TB, what string, got, want any) {
 	t.Helper()
 	format := "%s: %+v, want %+v"
@@ -32,7 +32,7 @@ func Equal(t testing.TB, what string, got, want any) {
 	}
 }
 
-// NoError ends a test that can't go on.
+// NoError ends the test if there is an error.
 func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -47,7 +47,7 @@ func MustKill(t testing.TB, pid int, sig syscall.Signal) {
 	}
 }
 
-// MustStay asserts that a process is alive, now.
+// MustStay asserts that a process is currently alive.
 func MustStay(t testing.TB, who string, pid int) {
 	t.Helper()
 	if procfs.StatOf(pid).Gone() {
@@ -55,7 +55,7 @@ func MustStay(t testing.TB, who string, pid int) {
 	}
 }
 
-// WantOnce asserts that exactly one line of text is this one.
+// WantOnce asserts that text contains the line exactly once.
 func WantOnce(t testing.TB, text, line string) {
 	t.Helper()
 	n := 0

@@ -8,18 +8,18 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 )
 
-// Full reports whether FINI_FULL asks for every round and the whole volume, which take many
-// times as long: FINI_FULL=1, or FINI_FULL=1h for what goes on at random for that long.
+// Full reports whether FINI_FULL asks for all rounds, which take many times as long. FINI_FULL=1h also sets how long
+// random tests run.
 func Full() bool { return surroundings.Asked("FINI_FULL") != "" }
 
-// Quick reports whether only the quick cases are asked for, as make test does by `go test -short`. Each case says itself
-// whether it is one. Without -short everything runs.
+// Quick reports whether only quick cases should run, because make test runs `go test -short`. Each case says whether it
+// is quick. Without -short, all of them run.
 func Quick() bool { return testing.Short() }
 
-// leftOut is said by each test that make test leaves to make test-all.
+// leftOut is why a test is skipped by make test.
 const leftOut = "make test-all runs this"
 
-// Long leaves a test to make test-all: there it takes as long as it wants.
+// Long skips the test in make test. In make test-all it may take as long as it needs.
 func Long(t testing.TB) {
 	t.Helper()
 	if Quick() {
@@ -27,7 +27,7 @@ func Long(t testing.TB) {
 	}
 }
 
-// Case runs a case, which says whether it is quick, as a subtest.
+// Case runs a case as a subtest. quick says whether make test runs it too.
 func Case(t *testing.T, quick bool, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func Case(t *testing.T, quick bool, name string, test func(t *testing.T)) {
 	})
 }
 
-// QuickOrFull is how often something is done, or how much of it there is: in make test a third of quick.
+// QuickOrFull returns a number of rounds, or a third of quick in make test.
 func QuickOrFull(quick, whole int) int {
 	switch {
 	case Full():
@@ -49,7 +49,7 @@ func QuickOrFull(quick, whole int) int {
 	return quick
 }
 
-// DrawnFor is how long something goes on at random.
+// DrawnFor returns how long a random test runs.
 func DrawnFor(t testing.TB, quick time.Duration) time.Duration {
 	t.Helper()
 	switch text := surroundings.Asked("FINI_FULL"); text {
@@ -69,8 +69,8 @@ func DrawnFor(t testing.TB, quick time.Duration) time.Duration {
 	}
 }
 
-// Rounds numbers the rounds of a test that shows something only if a fact has come about: n of them, and more until the
-// fact is there, because how many that takes depends on the machine. Patience ends a failure.
+// Rounds numbers the rounds of a test that proves something only if a fact has occurred. It returns n rounds, and more
+// until the fact occurs, because that depends on the machine. The test fails when Patience is over.
 func Rounds(t testing.TB, n int, what string, fact func() bool) iter.Seq[int] {
 	t.Helper()
 	return func(yield func(int) bool) {
@@ -86,5 +86,5 @@ func Rounds(t testing.TB, n int, what string, fact func() bool) iter.Seq[int] {
 	}
 }
 
-// Serial says of a test why it runs with no other beside it. All others call t.Parallel.
+// Serial says why a test can't run in parallel with others. All other tests call t.Parallel.
 func Serial(testing.TB, string) {}

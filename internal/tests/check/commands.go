@@ -9,7 +9,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
-// Bystander starts a process that lives until it is killed, and is a child of the test.
+// Bystander starts a child of the test that runs until it is killed.
 func Bystander(t testing.TB, argv ...string) *exec.Cmd {
 	t.Helper()
 	if len(argv) == 0 {
@@ -21,12 +21,12 @@ func Bystander(t testing.TB, argv ...string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	// execve(2) lets who started it go on before it gives the process its name.
+	// execve(2) returns control to the parent before the process has its new name.
 	Until(t, "its name", func() bool { return procfs.Status(cmd.Process.Pid, "Name") != procfs.Status(os.Getpid(), "Name") })
 	return cmd
 }
 
-// Succeed runs a command, which has to succeed, and returns what it writes to either stream.
+// Succeed runs a command, fails the test if the command fails, and returns its output from both streams.
 func Succeed(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -36,7 +36,7 @@ func Succeed(t testing.TB, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// Run runs a program, which has to succeed, and returns what it prints to standard output.
+// Run runs a program, fails the test if the program fails, and returns its standard output.
 func Run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	var stderr bytes.Buffer
@@ -50,7 +50,7 @@ func Run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// Complete runs a command to its end, which has to come: how it ended is in its ProcessState.
+// Complete runs a command until it ends. Its ProcessState says how.
 func Complete(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
 	NoError(t, cmd.Start())

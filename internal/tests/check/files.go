@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Linked is this test binary under another name.
+// Linked returns the path of a link to this test binary with another name.
 func Linked(t testing.TB, name string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -27,7 +27,7 @@ func Linked(t testing.TB, name string) string {
 	return path
 }
 
-// ShortTempDir is for sockets, whose names must be shorter than most of t.TempDir's.
+// ShortTempDir returns a directory for sockets, which need shorter names than t.TempDir provides.
 func ShortTempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fini-")
@@ -40,7 +40,7 @@ func ShortTempDir(t *testing.T) string {
 	return dir
 }
 
-// Put writes a file, and makes its folder if there is none. It returns the name.
+// Put writes a file, creates its directory if necessary, and returns its name.
 func Put(t testing.TB, name, text string, mode os.FileMode) string {
 	t.Helper()
 	NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
@@ -48,8 +48,9 @@ func Put(t testing.TB, name, text string, mode os.FileMode) string {
 	return name
 }
 
-// WriteProgram is os.WriteFile for a program. No test beside this one forks meanwhile: until that test's child executes
-// something, the child has the file open too, and a file that is open for writing is not executed. See ETXTBSY in execve(2).
+// WriteProgram is like os.WriteFile, but for a program that will be executed. It prevents parallel tests from forking
+// while the file is open, because a file that a process has open for writing can't be executed. See ETXTBSY in
+// execve(2).
 func WriteProgram(path string, text []byte, mode os.FileMode) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -63,7 +64,7 @@ func ReadFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// Socketpair is what Node and uvloop give a child as a pipe.
+// Socketpair returns the sockets that Node and uvloop use as pipes to a child.
 func Socketpair(t testing.TB) (ours, theirs *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -90,7 +91,7 @@ func Device(t testing.TB, path string) *os.File {
 	return file
 }
 
-// FillPipe writes to a pipe, a socket or a terminal until it takes no more, not even a byte.
+// FillPipe writes to a pipe, a socket or a terminal until it does not accept a single byte more.
 func FillPipe(t testing.TB, w *os.File) {
 	t.Helper()
 	fd := int(w.Fd())

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Lines reads a stream line by line. It never makes the writer wait, and keeps all that came in b alone: a test may start
-// hundreds of commands, so there is no large buffer for each.
+// Lines reads a stream line by line and never blocks the writer. It has no large buffer besides b, because a test may
+// start hundreds of commands.
 type Lines struct {
 	T    testing.TB
 	came chan struct{}
@@ -33,7 +33,7 @@ func NewLines(t testing.TB, r io.Reader) *Lines {
 	return l
 }
 
-// read takes in what there is, whole lines at a time.
+// read reads whatever has arrived, in whole lines.
 func (l *Lines) read(in *bufio.Reader) {
 	for eof := false; !eof; {
 		line, err := in.ReadSlice('\n')
@@ -52,13 +52,13 @@ func (l *Lines) read(in *bufio.Reader) {
 	}
 }
 
-// Ageless takes out how old a leftover is, which a line tells if it is older than ten seconds: none here is meant to be,
-// but on a slow machine it may be.
+// Ageless removes the age of a leftover from a line. Leftovers older than ten seconds have one, which no test wants but
+// which happens on a slow machine.
 func Ageless(line []byte) []byte { return ages.ReplaceAll(line, nil) }
 
 var ages = regexp.MustCompile(`, (\d+[hms])+ old\b`)
 
-// Text is all that came so far.
+// Text returns everything that has arrived so far.
 func (l *Lines) Text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,14 +72,14 @@ func (l *Lines) EOF() bool {
 	return l.eof
 }
 
-// Whole reads to EOF and returns everything that came, what was read before too.
+// Whole reads to EOF and returns everything, including lines that were read before.
 func (l *Lines) Whole() string {
 	l.T.Helper()
 	l.Rest()
 	return l.Text()
 }
 
-// Next is the next line; ok is false at EOF.
+// Next returns the next line. ok is false at EOF.
 func (l *Lines) Next() (line string, ok bool) {
 	l.T.Helper()
 	if len(l.early) > 0 {
@@ -100,7 +100,7 @@ func (l *Lines) Next() (line string, ok bool) {
 	}
 }
 
-// take is Next, if that is known.
+// take returns the next line if it has arrived.
 func (l *Lines) take() (line string, ok, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *Lines) take() (line string, ok, known bool) {
 	return string(text), whole || len(text) > 0, true
 }
 
-// Want reads lines up to one that begins with prefix, and returns what follows it.
+// Want skips lines until one begins with prefix, and returns the rest of that line.
 func (l *Lines) Want(prefix string) string {
 	l.T.Helper()
 	for {
@@ -133,7 +133,7 @@ func (l *Lines) Want(prefix string) string {
 	}
 }
 
-// WantNext wants the next line to be this one.
+// WantNext asserts that this is the next line.
 func (l *Lines) WantNext(line string) {
 	l.T.Helper()
 	if got, ok := l.Next(); !ok || got != line {
@@ -141,7 +141,7 @@ func (l *Lines) WantNext(line string) {
 	}
 }
 
-// WantPID is Want for a line whose rest is a number.
+// WantPID is like Want, but the rest of the line must be a number.
 func (l *Lines) WantPID(prefix string) int {
 	l.T.Helper()
 	rest := l.Want(prefix)
@@ -152,8 +152,8 @@ func (l *Lines) WantPID(prefix string) int {
 	return pid
 }
 
-// Launched is the pid of the fini that a launcher has started, which it says when that may have
-// started the command already: what the command has said by then is left to be read.
+// Launched returns the pid of the fini that a launcher has started. The launcher may write it after the command has
+// written something, which can still be read afterwards.
 func (l *Lines) Launched() (pid int) {
 	l.T.Helper()
 	for early := []string(nil); ; {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HungUp reports whether nobody has the other end of a pipe open, at this moment. What a test
-// beside this one is starting has all of this process open until it executes its program, of which
-// syscall.ForkLock knows.
+// HungUp reports whether no process has the other end of a pipe open. It waits for tests that are starting a command at
+// the same time, with syscall.ForkLock, because their child has all descriptors of this process open until it executes
+// its program.
 func HungUp(f *os.File) bool {
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()
@@ -20,7 +20,7 @@ func HungUp(f *os.File) bool {
 	return fds[0].Revents&unix.POLLHUP != 0
 }
 
-// Terminal opens a pty. A read of ours that is under way keeps nobody from closing it.
+// Terminal opens a pseudoterminal. ours can be closed even during a read.
 func Terminal(t testing.TB) (theirs, ours *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)

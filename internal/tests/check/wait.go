@@ -11,34 +11,34 @@ import (
 	"time"
 )
 
-// Patience ends a failing wait on a machine that is as slow as can be. No test passes because of it.
+// Patience limits a wait in a test that fails, even on a very slow machine. No test relies on it to pass.
 const Patience = 5 * time.Minute
 
-// Enough ends a failing wait on a machine that is free. What is not itself the subject, such as the garbage collection of
-// node, may well take one minute.
+// Enough limits a wait in a test that fails, on a machine that is not busy. Things that a test is not about, such as a
+// garbage collection in Node, may take up to a minute.
 const Enough = 3 * time.Minute
 
-// A Wait measures the time that a test would have waited if it had the machine for itself.
+// A Wait measures how long a test would have waited on a machine of its own.
 type Wait struct {
 	began, last time.Time
 	used        time.Duration
 }
 
-// Over reports whether what takes this long on a free machine has had its time: a busy machine, on which three processes
-// wait for each processor, gives it three times as much, and a slow one more. It never takes longer than Patience. It is
-// to be asked a few times in a second.
+// Over reports whether a wait has exceeded the time that it may take on a machine that is not busy. If three processes
+// per processor want to run, it allows three times as long, and on a slow machine even more, but not longer than
+// Patience. Call it a few times per second.
 func (w *Wait) Over(within time.Duration) bool {
 	now := time.Now()
 	if w.began.IsZero() {
 		w.began, w.last = now, now
 	}
-	// A machine that was suspended has taken no time.
+	// Don't count the time during which the machine was suspended.
 	w.used += time.Duration(float64(min(now.Sub(w.last), time.Second)) / max(1, slowness(), busyness()))
 	w.last = now
 	return w.used > within || now.Sub(w.began) > within+Patience
 }
 
-// busyness is how many processes or threads want to run for each processor, at this moment.
+// busyness returns how many threads per processor currently want to run.
 func busyness() float64 {
 	text, _ := os.ReadFile("/proc/loadavg")
 	var a, b, c string
@@ -47,7 +47,7 @@ func busyness() float64 {
 	return running / float64(runtime.NumCPU())
 }
 
-// slowness is how much longer it takes to start a process than on a machine without an emulator.
+// slowness returns how much longer it takes to start a process here than without an emulator.
 var slowness = sync.OnceValue(func() float64 {
 	took := time.Hour
 	for range 3 {
@@ -58,7 +58,7 @@ var slowness = sync.OnceValue(func() float64 {
 	return float64(took) / float64(5*time.Millisecond)
 })
 
-// Closed reports whether a channel is closed before what takes Enough has had its time.
+// Closed waits until a channel is closed, for Enough at most, and reports whether it is.
 func Closed(c <-chan struct{}) bool {
 	for w := new(Wait); ; {
 		select {
@@ -72,7 +72,7 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
-// Until waits for a fact that can only be polled.
+// Until waits for a fact that has to be polled.
 func Until(t testing.TB, what string, fact func() bool) {
 	t.Helper()
 	if !Await(Enough, fact) {
@@ -80,15 +80,16 @@ func Until(t testing.TB, what string, fact func() bool) {
 	}
 }
 
-// UntilOlder waits until what is ready is older than a tick of 10 ms: within the one in which it
-// started it may have come after a signal.
+// UntilOlder waits until processes that are ready now are older than a tick of 10 ms. In the tick in which a process
+// started, it can't be shown to have received a signal.
 func UntilOlder(t testing.TB) {
 	t.Helper()
 	ready := time.Now()
 	Until(t, "all are older than a tick", func() bool { return time.Since(ready) > 20*time.Millisecond })
 }
 
-// Await asks for a fact until it is true, or has had the time that it takes on a free machine, and reports which.
+// Await polls a fact until it is true or has had enough time on a machine that is not busy. It reports whether it is
+// true.
 func Await(within time.Duration, fact func() bool) bool {
 	w, asked := new(Wait), time.Time{}
 	return poll(fact, func() bool {
@@ -100,13 +101,13 @@ func Await(within time.Duration, fact func() bool) bool {
 	})
 }
 
-// Poll asks for a fact until it is true, or the limit has passed, and reports which.
+// Poll polls a fact until it is true or the limit has passed. It reports whether it is true.
 func Poll(limit time.Duration, fact func() bool) bool {
 	end := time.Now().Add(limit)
 	return poll(fact, func() bool { return time.Now().After(end) })
 }
 
-// poll is the one place that sleeps to wait, at first for a short time: what takes long is not asked for all the time.
+// poll is the only function that sleeps while waiting. It sleeps longer each time, to save work in long waits.
 func poll(fact, over func() bool) bool {
 	for pause := time.Millisecond; !fact(); time.Sleep(pause) {
 		if over() {
@@ -117,6 +118,6 @@ func poll(fact, over func() bool) bool {
 	return true
 }
 
-// UntilSleeps is the part of a shell script that waits until its last background process sleeps as sleep(1). A process
-// that is still inside execve(2) has no start time, and does not show what it holds.
+// UntilSleeps is a line of a shell script that waits until its last background process is executing sleep(1). Inside
+// execve(2), a process has no start time and does not show which streams it holds.
 const UntilSleeps = `until test "$(grep -c -e '^Name:.sleep' -e '^State:.S' /proc/$!/status)" = 2; do :; done`

@@ -1,4 +1,4 @@
-// Package need skips a test that lacks something, and sees to it that the skip is noticed.
+// Package need skips tests that lack something, and ensures that somebody notices.
 package need
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 )
 
-// That skips a test if what it needs is missing. Under FINI_MUST_RUN=1 that is an error.
+// That skips a test if ok is false. If FINI_MUST_RUN=1, it fails the test instead.
 func That(t testing.TB, ok bool, what string) {
 	t.Helper()
 	if ok {
@@ -25,14 +25,14 @@ func That(t testing.TB, ok bool, what string) {
 	skip(t, what)
 }
 
-// Root skips a test that has to be root, and tells what for, unless it is root with the rights that it has on a machine:
-// in a container it may neither mount anything nor read all that is below /proc/PID of another user's process.
+// Root skips a test that needs root with all its usual capabilities, and says what for. Root in a container may not be
+// allowed to mount, or to read everything in /proc about processes of other users.
 func Root(t testing.TB, forWhat ...string) {
 	t.Helper()
 	That(t, IsRoot(), strings.Join(append([]string{"root with CAP_SYS_ADMIN and CAP_SYS_PTRACE"}, forWhat...), ", "))
 }
 
-// IsRoot reports whether this is root with these rights. See capabilities(7).
+// IsRoot reports whether this process is root with these capabilities. See capabilities(7).
 func IsRoot() bool {
 	const all = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -40,8 +40,8 @@ func IsRoot() bool {
 	return os.Geteuid() == 0 && unix.Capget(&header, &has[0]) == nil && has[0].Effective&all == all
 }
 
-// Kernel skips a test of what only some kernels have. No package can be installed for that, so it is
-// never an error.
+// Kernel skips a test that needs a property of the kernel. It never fails a test, because no package can be installed
+// to provide that.
 func Kernel(t testing.TB, ok bool, what string) {
 	t.Helper()
 	if !ok {
@@ -49,7 +49,7 @@ func Kernel(t testing.TB, ok bool, what string) {
 	}
 }
 
-// Program returns the path of a program that is needed, the last one of several.
+// Program returns the path of the last of these programs, and skips the test if one is missing.
 func Program(t testing.TB, names ...string) (path string) {
 	t.Helper()
 	for _, name := range names {
@@ -60,7 +60,7 @@ func Program(t testing.TB, names ...string) (path string) {
 	return path
 }
 
-// Module returns the path of a file of an npm package that is needed, for a test whose working directory is e2e.
+// Module returns the path of a file in an npm package, for tests whose working directory is e2e.
 func Module(t testing.TB, name string) string {
 	t.Helper()
 	path, err := filepath.Abs("npm/node_modules/" + name)
@@ -71,7 +71,7 @@ func Module(t testing.TB, name string) string {
 	return path
 }
 
-// skip says why in a line that tools/ran counts, for go test shows no skip unless it is asked for everything.
+// skip writes a line that tools/ran counts, because go test hides skips by default.
 func skip(t testing.TB, what string) {
 	t.Helper()
 	line, _, _ := strings.Cut(what, "\n")

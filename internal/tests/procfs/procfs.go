@@ -1,4 +1,4 @@
-// Package procfs reads what the kernel tells of a process, with code of its own: what fini reads there is under test.
+// Package procfs reads /proc for tests. It does not use fini's own code, because that is what they test.
 package procfs
 
 import (
@@ -20,7 +20,7 @@ func ShellStatus(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// Status is a field of /proc/PID/status.
+// Status returns a field of /proc/PID/status.
 func Status(pid int, field string) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -34,8 +34,8 @@ func Status(pid int, field string) string {
 	return ""
 }
 
-// ChildrenOf lists the children of a process, zombies included, the oldest first where the kernel
-// lists them.
+// ChildrenOf returns the children of a process, including zombies. The oldest is first if the kernel lists the children
+// of a process.
 func ChildrenOf(t testing.TB, pid int) (pids []int) {
 	t.Helper()
 	if threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)); err == nil && len(threads) > 0 {
@@ -57,8 +57,7 @@ func ChildrenOf(t testing.TB, pid int) (pids []int) {
 	return pids
 }
 
-// A procStat is what a stat file of /proc says of a process or a thread; the zero value if there is
-// none. See proc_pid_stat(5).
+// Stat is the stat file of a process or thread in /proc. It is empty if there is no such process. See proc_pid_stat(5).
 type Stat struct {
 	PID  int
 	Name string
@@ -79,7 +78,7 @@ func ReadStat(path string) (s Stat) {
 	return s
 }
 
-// State is the third field, or 0.
+// State returns the state, which is the third field, or 0.
 func (s Stat) State() byte {
 	if len(s.rest) == 0 {
 		return 0
@@ -87,7 +86,7 @@ func (s Stat) State() byte {
 	return s.rest[0][0]
 }
 
-// Number is a field behind the third, counted as in the man page.
+// Number returns a field after the third. Fields are numbered as in the man page.
 func (s Stat) Number(field int) int {
 	if field-3 >= len(s.rest) {
 		return 0
@@ -96,8 +95,8 @@ func (s Stat) Number(field int) int {
 	return n
 }
 
-// Gone reports whether there is no process, or one that has ended and was not waited for. If only its first thread has
-// ended, it shows as a zombie too, but has other threads.
+// Gone reports whether there is no such process, or only a zombie. A process whose first thread has ended is also shown
+// as a zombie, but has other threads.
 func (s Stat) Gone() bool {
 	const threads = 20
 	return s.State() == 0 || s.State() == 'X' || s.State() == 'Z' && s.Number(threads) < 2
@@ -112,7 +111,7 @@ func CountFDs(t testing.TB, pid int) int {
 	return len(entries)
 }
 
-// CPU is how long processes have had a processor for, to a tick of 10 ms.
+// CPU returns the processor time that processes have used, in ticks of 10 ms.
 func CPU(pids ...int) (sum time.Duration) {
 	for _, pid := range pids {
 		stat := StatOf(pid)
@@ -127,7 +126,7 @@ func GroupOf(pid int) int { return StatOf(pid).Number(5) }
 
 func SessionOf(pid int) int { return StatOf(pid).Number(6) }
 
-// IsStopped reports whether all threads are, which is when a parent is told.
+// IsStopped reports whether all threads are stopped, which is when the parent is told.
 func IsStopped(pid int) bool {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, name := range tasks {
@@ -138,8 +137,8 @@ func IsStopped(pid int) bool {
 	return len(tasks) > 0
 }
 
-// Sleeps reports whether all threads do, which then have nothing left to do: one that has just started may wait for memory,
-// which hides the rest of its process from a reader.
+// Sleeps reports whether all threads are asleep, which means that they have nothing left to do. A thread that has just
+// started may be waiting for memory instead, which hides the other threads.
 func Sleeps(pid int) bool {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, name := range tasks {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runAutoreap forks a child that the kernel reaps by itself, which ends with its stdin, says
-// "forked", and ends.
+// runAutoreap forks a child that the kernel will reap itself, writes "forked", and exits. The child exits when its
+// stdin ends.
 func runAutoreap([]string) int {
 	args := [8]uint64{0: 1 << 34} // struct clone_args; CLONE_AUTOREAP, see clone3(2)
 	pid, _, errno := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// runBystander has as many descendants as it is told, one below the other. Each says "bystander PID", the first one first,
-// then every signal that it gets, and "end" at the end of its stdin.
+// runBystander has the given number of descendants, each the child of the one before. Each writes "bystander PID" in
+// order, then each signal that it receives, and "end" when its stdin ends.
 func runBystander(args []string) int {
 	c := make(chan os.Signal, 1000)
 	signal.Notify(c)

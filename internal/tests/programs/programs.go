@@ -1,6 +1,6 @@
-// Package programs has what the test binary does when it is started with a name such as "@script" for its first
-// argument: commands, leftovers and launchers that no shell could be. Each has a file. A test starts one by
-// check.Mode("script", ...).
+// Package programs contains what the test binary does when its first argument is a name such as "@script". These are
+// commands, leftovers and launchers that can't be written as shell scripts, with one file for each. A test starts one
+// with check.Mode("script", ...).
 package programs
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Run runs the program of this name and exits.
+// Run runs the program with this name and exits.
 func Run(name string, args []string) {
 	program, ok := Programs[name]
 	if !ok {
@@ -24,7 +24,7 @@ func Run(name string, args []string) {
 	os.Exit(program(args))
 }
 
-// CommandLine is what starts a program of this test binary.
+// CommandLine returns the command line that starts a program of this test binary.
 func CommandLine(name string, args ...string) []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -33,7 +33,7 @@ func CommandLine(name string, args ...string) []string {
 	return append([]string{self, "@" + name}, args...)
 }
 
-// Programs are what this test binary can be, by what stands behind its name. A room may add its own.
+// Programs maps names to what this test binary can do. A room may add its own.
 var Programs = map[string]func(args []string) int{
 	"@adopter":     runAdopter,
 	"@agent":       runAgent,
@@ -69,7 +69,7 @@ func init() {
 	}
 }
 
-// must ends a program that can't go on.
+// must ends a program that can't continue.
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, os.Args[1]+":", err)
@@ -77,10 +77,10 @@ func must(err error) {
 	}
 }
 
-// witness is the pipe that every process of the tree holds.
+// witness is a pipe that every process of the tree inherits.
 var witness = sync.OnceValue(func() *os.File { return os.NewFile(3, "witness") })
 
-// leftover is a command with a session of its own, and with the streams, but for stdin, and the witness of this one.
+// leftover returns a command in a new session that inherits the witness and all standard streams except stdin.
 func leftover(argv ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{witness()}
@@ -88,8 +88,8 @@ func leftover(argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// forever is the end of a program that stays. Without cgo, as where there is no C compiler, the runtime
-// takes an empty select for a deadlock.
+// forever ends a program that keeps running. Without cgo, for example without a C compiler, the runtime would take an
+// empty select for a deadlock.
 func forever() int {
 	for {
 		time.Sleep(time.Hour)

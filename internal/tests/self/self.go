@@ -1,4 +1,4 @@
-// Package self has what a unit test does to the process in which it runs, and to that one's children.
+// Package self changes the process that a unit test runs in, or waits for its children.
 package self
 
 import (
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PutAt makes a file a descriptor of this process, or closes that for nil, until restore is called.
+// PutAt makes file the descriptor fd of this process until restore is called. If file is nil, it closes fd.
 func PutAt(t testing.TB, fd int, file *os.File) (restore func()) {
 	t.Helper()
 	saved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
@@ -24,7 +24,7 @@ func PutAt(t testing.TB, fd int, file *os.File) (restore func()) {
 	return func() { check.NoError(t, errors.Join(unix.Dup3(saved, fd, 0), unix.Close(saved))) }
 }
 
-// WithoutRoot runs something with an empty root directory.
+// WithoutRoot runs a function with an empty root directory.
 func WithoutRoot(t testing.TB, do func()) {
 	t.Helper()
 	need.That(t, os.Getuid() == 0, "root, to change the root directory")
@@ -37,7 +37,7 @@ func WithoutRoot(t testing.TB, do func()) {
 	do()
 }
 
-// Open opens a file until the test ends.
+// Open opens a file, and closes it when the test ends.
 func Open(t testing.TB, path string, flags int) *os.File {
 	t.Helper()
 	file, err := os.OpenFile(path, flags, 0o600)
@@ -46,7 +46,7 @@ func Open(t testing.TB, path string, flags int) *os.File {
 	return file
 }
 
-// AwaitEnd waits until a child, or any child for a pid of 0, has ended, and does not reap it.
+// AwaitEnd waits until a child has ended, or any child if pid is 0, without reaping it.
 func AwaitEnd(t testing.TB, pid int) {
 	t.Helper()
 	kind := unix.P_PID

@@ -1,4 +1,4 @@
-// Package surroundings makes so what tests take for granted, whoever started them and how.
+// Package surroundings sets up what tests rely on, whoever has started them and how.
 package surroundings
 
 import (
@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Own gives this process the umask, the signals and the environment that a shell would, for all that
-// it starts.
+// Own gives this process, and whatever it starts, the umask, signal dispositions and environment that a shell would
+// give it.
 func Own() {
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); Misleads(name) {
@@ -28,43 +28,43 @@ func Own() {
 	if self, err := os.Executable(); err == nil {
 		_ = os.Chmod(self, 0o755)
 	}
-	// Who started this may have left descriptors open. And with huge pages a heap is larger than what is in it.
+	// Whoever started this process may have left descriptors open. With huge pages, a heap is larger than its contents.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 	leaveTerminal()
 	unblockSignals()
-	// A fini that inherited them would take its slower way through the command line.
+	// With these variables, fini would take a slower way to parse its command line.
 	for name := range asked {
 		asked[name] = os.Getenv(name)
 		_ = os.Unsetenv(name)
 	}
 	ignored := procfs.Status(os.Getpid(), "SigIgn")
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
-		// What is caught here is at its default in what is started, and still ends nothing here:
-		// under nohup SIGHUP is to be survived.
+		// A signal that is caught here has no effect here but its default action in children. With nohup, SIGHUP must
+		// not end anything.
 		if procfs.MaskHas(ignored, sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
 }
 
-// searchable is PATH without the directories that this user may not search, as root's have some: for
-// what is in none of the others execvp(3) fails by EACCES.
+// searchable returns PATH without directories that this user may not search. With such a directory, execvp(3) fails
+// with EACCES for a program that is in none of the others.
 func searchable(path string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(path, ":"), func(dir string) bool {
 		return unix.Access(dir, unix.X_OK) == unix.EACCES
 	}), ":")
 }
 
-// asked is what the variables for the tests ask of them.
+// asked contains the values of the variables that are for the tests.
 var asked = map[string]string{
 	"FINI_BUILT": "", "FINI_DIST": "", "FINI_FULL": "", "FINI_MUST_RUN": "", "FINI_SEED": "", "FINI_SURROUNDED": "",
 }
 
-// Asked returns what a variable asks of the tests.
+// Asked returns the value of a variable for the tests.
 func Asked(name string) string { return cmp.Or(asked[name], os.Getenv(name)) }
 
-// Misleads reports whether a variable is for fini or for what the tests run, and not for the tests.
+// Misleads reports whether a variable would affect fini, or a program that the tests run.
 func Misleads(name string) bool {
 	if _, ok := asked[name]; ok {
 		return false
@@ -77,8 +77,8 @@ func Misleads(name string) bool {
 	return strings.HasPrefix(name, "FINI_") || strings.HasPrefix(name, "PYTHON") // an unbuffered Python writes lines in parts
 }
 
-// leaveTerminal makes this process one without a controlling terminal, as a command at one is
-// treated otherwise. It stays in its job, to which Ctrl-C goes.
+// leaveTerminal gives up the controlling terminal, because a command at a terminal is treated differently. This process
+// stays in its job, so Ctrl-C still works.
 func leaveTerminal() {
 	tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -90,8 +90,8 @@ func leaveTerminal() {
 	}
 }
 
-// unblockSignals starts this program once more if a signal is blocked: each thread has a mask of
-// its own, which it got from the first one.
+// unblockSignals executes this program again if a signal is blocked, because each thread has inherited the signal mask
+// from the first one.
 func unblockSignals() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
