@@ -59,16 +59,16 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	for i, got := range append(early, k.caught.Take()...) {
 		switch {
 		case got.Signal == syscall.SIGCHLD: // the loop reaps after every Wait anyway
-		case !k.bySignal || k.line.FD >= 0 || !k.self.Parent.MayTell(uint32(got.Signal), got.Sender):
+		case got.Signal != syscall.Signal(entry.ParentSignal) || !k.bySignal || k.line.FD >= 0:
 			woken.Signals = append(woken.Signals, k.signal(got, i < len(early), false))
-		case k.self.Parent.Died():
+		case k.self.Parent.MayTell(entry.ParentSignal, got.Sender) && k.self.Parent.Died():
 			woken.Stop = append(woken.Stop, life.ParentDied)
 			if kept := syscall.Signal(k.self.Parent.Kept); signals.Catchable(kept) {
 				woken.Signals = append(woken.Signals, life.Signal{Received: signals.Received{Signal: kept}})
 			}
 		default:
-			// Only a thread of the parent process has exited. The sender does not show that, because in gVisor it is
-			// always a thread ID.
+			// Somebody else sent it, or only a thread of the parent process has exited. The sender does not show which,
+			// because in gVisor it is always a thread ID.
 		}
 	}
 	for i := range k.bonds {
