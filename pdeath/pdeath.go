@@ -12,11 +12,11 @@
 //
 // It relies on these properties of the kernel:
 //
-//   - A pidfd becomes readable when all threads of a process have exited. PR_SET_PDEATHSIG, which the package doesn't use,
-//     reports the exit of the thread that forked. See pidfd_open(2), which needs Linux 5.3, and prctl(2).
-//   - poll(2) reports POLLHUP for a pipe that has no writers any more, and POLLRDHUP for a socket whose peer has stopped
-//     sending, even if there is data to be read. It reports POLLHUP for a terminal that has hung up. For files and devices
-//     it never does.
+//   - A pidfd becomes readable when all threads of a process have exited. PR_SET_PDEATHSIG, which the package doesn't
+//     use, reports the exit of the thread that forked. See pidfd_open(2), which needs Linux 5.3, and prctl(2).
+//   - poll(2) reports POLLHUP for a pipe that has no writers any more, and POLLRDHUP for a socket whose peer has
+//     stopped sending, even if there is data to be read. It reports POLLHUP for a terminal that has hung up. For files
+//     and devices it never does.
 //
 // # What it can't be used with
 //
@@ -79,7 +79,8 @@ func Parent() (Watch, error) {
 	session, err := unix.Getsid(0)
 	theirs, err2 := unix.Getsid(pid)
 	w, err3 := Process(pid)
-	if err3 == nil && (os.Getppid() != pid || err == nil && err2 == nil && proc.Adopted(os.Getpid(), session, pid, theirs)) {
+	if err3 == nil && (os.Getppid() != pid || err == nil && err2 == nil &&
+		proc.Adopted(os.Getpid(), session, pid, theirs)) {
 		w.Close()
 		return Watch{FD: -1}, ErrGone
 	}

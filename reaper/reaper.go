@@ -9,8 +9,8 @@
 //
 // # Kernel facts
 //
-//   - A child subreaper is the new parent of every orphan in its tree, whatever session the orphan is in, as PID 1 is in
-//     its namespace. If wait4(-1) fails with ECHILD, there is therefore no living descendant. Without __WALL, wait4
+//   - A child subreaper is the new parent of every orphan in its tree, whatever session the orphan is in, as PID 1 is
+//     in its namespace. If wait4(-1) fails with ECHILD, there is therefore no living descendant. Without __WALL, wait4
 //     ignores children whose exit signal is not SIGCHLD. See PR_SET_CHILD_SUBREAPER in prctl(2), and clone(2).
 //   - A child that has exited remains a zombie until it is reaped, and its pid and process group ID are not reused. If
 //     only one goroutine reaps and sends signals, no signal can hit another process.

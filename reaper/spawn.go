@@ -38,9 +38,10 @@ const SameGroup = -1
 
 // Child is the process that Spawn has started.
 type Child struct {
-	Pid       int
-	FD        int  // its pidfd, or -1 if the kernel provides none
-	Ungrouped bool // the kernel has refused the parent death signal, the process group or the terminal, so the child has none of them
+	Pid int
+	FD  int // its pidfd, or -1 if the kernel provides none
+	// the kernel has refused the parent death signal, the process group or the terminal, so the child has none of them
+	Ungrouped bool
 }
 
 // SpawnError describes why a command could not be started.
@@ -158,7 +159,8 @@ func spawn(path string, args []string, c Command) (Child, error) {
 		child.Pid, err = syscall.ForkExec(path, args, attr)
 	}
 	if refused() && c.Group > 0 {
-		attr.Sys.Setpgid = false // the group no longer exists or can't be joined, so the child remains in the group of this process
+		// the group no longer exists or can't be joined, so the child remains in the group of this process
+		attr.Sys.Setpgid = false
 		child.Pid, err = syscall.ForkExec(path, args, attr)
 	}
 	if refused() {

@@ -32,13 +32,15 @@ func notFound(path string) error {
 	interpreter := interpreterOf(text)
 	switch {
 	case strings.HasSuffix(interpreter, "\r"):
-		return fmt.Errorf(`its interpreter was not found: %q is %s and a Windows line end; sed -i 's/\r$//' %[3]s removes those`,
+		return fmt.Errorf("its interpreter was not found: %q is %s and a Windows line end; "+
+			`sed -i 's/\r$//' %[3]s removes those`,
 			interpreter, strings.TrimSuffix(interpreter, "\r"), path)
 	case interpreter != "":
 		return fmt.Errorf("its interpreter was not found: %s", quoted(interpreter))
 	}
 	if loader := elfFile(text).loader(); loader != "" {
-		return fmt.Errorf("its interpreter was not found: %s; it is linked for another C library than there is here", quoted(loader))
+		return fmt.Errorf("its interpreter was not found: %s; it is linked for another C library than there is here",
+			quoted(loader))
 	}
 	return errors.New("its interpreter was not found")
 }
@@ -99,7 +101,8 @@ func (f elfFile) number(at, size int) (n int) {
 // machine returns the architecture that the file is for, as a GOARCH. See e_machine in elf(5).
 func (f elfFile) machine() string {
 	number := f.number(machineAt, 2)
-	names := map[int]string{3: "386", 8: "mips", 21: "ppc64", 22: "s390x", 40: "arm", 62: "amd64", 183: "arm64", 243: "riscv64", 258: "loong64"}
+	names := map[int]string{3: "386", 8: "mips", 21: "ppc64", 22: "s390x", 40: "arm", 62: "amd64", 183: "arm64",
+		243: "riscv64", 258: "loong64"}
 	return cmp.Or(names[number], fmt.Sprintf("another machine, number %d", number))
 }
 

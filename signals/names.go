@@ -43,7 +43,8 @@ var otherNames = map[string]string{
 }
 
 func unknown(name string) error {
-	return fmt.Errorf("cannot use signal %q: want a name such as TERM, SIGTERM or RTMIN+3, or a number from 1 to %d", name, rtMax)
+	return fmt.Errorf("cannot use signal %q: want a name such as TERM, SIGTERM or RTMIN+3, or a number from 1 to %d",
+		name, rtMax)
 }
 
 // Name returns the name of a signal as kill -l prints it, such as SIGTERM or SIGRTMIN+3. Without a name, it is the

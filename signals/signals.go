@@ -18,7 +18,8 @@
 //
 // # Kernel facts
 //
-//   - Two equal signals that are pending at the same time count as one, unless they are real-time signals. See signal(7).
+//   - Two equal signals that are pending at the same time count as one, unless they are real-time signals. See
+//     signal(7).
 //   - A signal that is ignored when a program starts is also ignored in its command, as with nohup(1). See execve(2).
 //   - kill(2) for a process group is atomic with respect to fork(2), so no member escapes it.
 package signals
@@ -55,7 +56,8 @@ type Received struct {
 // Own reports whether this process, whose pid is self, has caused the signal. Its own writes can cause SIGPIPE and
 // SIGXFSZ, and its use of the processor SIGXCPU. Take leaves out such signals.
 func (r Received) Own(self int) bool {
-	return r.Sender == self && !r.Kernel && self != 0 || r.Kernel && (r.Signal == unix.SIGXCPU || r.Signal == unix.SIGXFSZ || r.Signal == unix.SIGPIPE)
+	return r.Sender == self && !r.Kernel && self != 0 || r.Kernel &&
+		(r.Signal == unix.SIGXCPU || r.Signal == unix.SIGXFSZ || r.Signal == unix.SIGPIPE)
 }
 
 // Catcher receives the signals that are sent to this process. If two equal signals arrive before Take returns the
@@ -209,8 +211,9 @@ func EndBy(sig syscall.Signal) {
 	var noCore [2]uint64 // struct rlimit64
 	set := uint64(1) << uint(sig-1)
 	calls.Call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0)
-	calls.Call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0) // in case a filter refuses the prctl
-	calls.SetAction(sig, &calls.SigAction{}, nil)                                            // zero is SIG_DFL
+	// in case a filter refuses the prctl
+	calls.Call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0)
+	calls.SetAction(sig, &calls.SigAction{}, nil) // zero is SIG_DFL
 	calls.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&set)), 0, 8)
 	// If it is sent to this thread, the signal takes effect before the call returns.
 	self, thread := calls.Call(unix.SYS_GETPID, 0, 0, 0, 0), calls.Call(unix.SYS_GETTID, 0, 0, 0, 0)

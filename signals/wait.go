@@ -49,8 +49,8 @@ func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) { c.wait(until, 0, fds) }
 
 // WaitBriefly is a Wait that returns after most at the latest. It blocks in a raw system call, during which no other
-// goroutine runs on this processor. If a wake-up is near, that is cheaper than Wait, because around an ordinary call the
-// Go runtime also wakes its monitor thread.
+// goroutine runs on this processor. If a wake-up is near, that is cheaper than Wait, because around an ordinary call
+// the Go runtime also wakes its monitor thread.
 func (c *Catcher) WaitBriefly(until, most time.Duration, fds []unix.PollFd) { c.wait(until, most, fds) }
 
 func (c *Catcher) wait(until, brief time.Duration, fds []unix.PollFd) {

@@ -1,7 +1,7 @@
-// Package calls contains raw system calls, which bypass the Go runtime, and functions that are built on them. Package entry
-// needs them because it runs before the runtime, where the stack can't grow, there is no heap, and there are no write
-// barriers. All that it calls is nosplit, and a test reads the machine code. The rest of fini uses them for calls that
-// never block but are frequent, because the runtime prepares for blocking on every ordinary system call.
+// Package calls contains raw system calls, which bypass the Go runtime, and functions that are built on them. Package
+// entry needs them because it runs before the runtime, where the stack can't grow, there is no heap, and there are no
+// write barriers. All that it calls is nosplit, and a test reads the machine code. The rest of fini uses them for
+// calls that never block but are frequent, because the runtime prepares for blocking on every ordinary system call.
 package calls
 
 import (
@@ -113,7 +113,8 @@ func WaitID(kind, id, flags int) (pid int, errno syscall.Errno) {
 		_   [120]byte
 	}
 	flags |= unix.WNOHANG | unix.WALL
-	errno = syscall.Errno(-Call6(unix.SYS_WAITID, uintptr(kind), uintptr(id), uintptr(unsafe.Pointer(&info)), uintptr(flags), 0, 0))
+	errno = syscall.Errno(-Call6(unix.SYS_WAITID, uintptr(kind), uintptr(id), uintptr(unsafe.Pointer(&info)),
+		uintptr(flags), 0, 0))
 	return int(info.pid), errno
 }
 

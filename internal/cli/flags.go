@@ -44,13 +44,13 @@ type Options struct {
 	Idle time.Duration `common:"" xor:"idle" placeholder:"DUR" group:"stop"`
 	Bind []int         `type:"pid" placeholder:"PID" group:"stop"` // Stop the command when process PID exits; can be repeated.
 	// The signals that -i, -t and --idle send to stop the command, one after another. fini waits --grace after each of
-	// them, and sends SIGKILL after the last one. If the parent process or a --bind process has died, fini sends the signal
-	// of -p instead.
+	// them, and sends SIGKILL after the last one. If the parent process or a --bind process has died, fini sends the
+	// signal of -p instead.
 	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop"`
 	// How long the command may take to exit after stdin closes and after each stop signal, before it is killed.
 	Grace time.Duration `common:"" placeholder:"DUR" default:"5s" group:"stop"`
-	// Kill the command if it is still running DUR after fini has forwarded TERM, INT or a --stop-signal. Without this flag,
-	// fini forwards signals and leaves it to their sender to send SIGKILL. 0 turns this off.
+	// Kill the command if it is still running DUR after fini has forwarded TERM, INT or a --stop-signal. Without this
+	// flag, fini forwards signals and leaves it to their sender to send SIGKILL. 0 turns this off.
 	KillAfter time.Duration `common:"" short:"k" placeholder:"DUR" group:"stop"`
 	// Limit the whole shutdown to DUR, and shorten the other waits if necessary. The shutdown begins when fini receives
 	// SIGTERM or a --stop-signal, when fini stops the command for a reason of its own, or when the command exits and
@@ -65,18 +65,18 @@ type Options struct {
 	// with the command has --grace instead, counted from that signal. With --pause, --grace applies to every process.
 	OrphansGrace *time.Duration `placeholder:"DUR" preset:"the shorter of --grace and 5s" group:"leftovers"`
 	// While the command runs, stop each process whose parent exited at least DUR ago, with its descendants. fini sends
-	// them SIGTERM, and SIGKILL --orphans-grace later. It looks twice in each DUR, which must be 100ms or longer, so such a
-	// process may run for one and a half times DUR. Daemons are such processes too: --allow-orphan names those that may
+	// them SIGTERM, and SIGKILL --orphans-grace later. It looks twice in each DUR, which must be 100ms or longer, so such
+	// a process may run for one and a half times DUR. Daemons are such processes too: --allow-orphan names those that may
 	// keep running. As PID 1, fini also stops what docker exec has left, and with --pause every child of PID 1. This flag
 	// can't be used with --orphans=leave. 0 turns it off.
 	OrphanTimeout time.Duration `type:"orphanTimeout" placeholder:"DUR" group:"leftovers"`
 	// What to do with leftovers: stop them all, stop only those that hold stdout or stderr open (pipes), wait, or leave
-	// them running. When the parent process has died, fini stops all leftovers except those that --allow-orphan names. With
-	// wait, it also does so after a terminating signal. When PID 1 exits, the kernel kills every process in its PID
+	// them running. When the parent process has died, fini stops all leftovers except those that --allow-orphan names.
+	// With wait, it also does so after a terminating signal. When PID 1 exits, the kernel kills every process in its PID
 	// namespace.
 	Orphans string `common:"" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers"`
-	// Exit with CODE if the command succeeded but left something running. With --orphans=leave this is an audit: fini stops
-	// nothing, but names, counts and reports the leftovers that still run after --linger, and exits with CODE.
+	// Exit with CODE if the command succeeded but left something running. With --orphans=leave this is an audit: fini
+	// stops nothing, but names, counts and reports the leftovers that still run after --linger, and exits with CODE.
 	OrphansExit *int `common:"" type:"status" placeholder:"CODE" group:"leftovers"`
 	// Don't stop leftovers called NAME; use cmd:PATTERN to match the command line or env:NAME=VALUE to match a
 	// variable; can be repeated. NAME is the process's name in the kernel (ps -o comm), the name of its executable

@@ -121,7 +121,8 @@ func (v *variables) near(long string) string {
 // NoCommand returns the error for a missing command. It names the flag, if any, that has taken the command as its
 // value.
 func NoCommand(args []string) error {
-	if n := len(args); n > 1 && args[n-2] != "--" && strings.HasPrefix(args[n-2], "-") && !strings.HasPrefix(args[n-1], "-") {
+	if n := len(args); n > 1 && args[n-2] != "--" && strings.HasPrefix(args[n-2], "-") &&
+		!strings.HasPrefix(args[n-1], "-") {
 		flag := args[n-2]
 		if !strings.HasPrefix(flag, "--") {
 			flag = "-" + flag[len(flag)-1:]
@@ -130,7 +131,8 @@ func NoCommand(args []string) error {
 	}
 	// This is probably an ENTRYPOINT without brackets, for which Docker runs a shell and passes the CMD to that shell.
 	if os.Getpid() == 1 {
-		return errors.New(`no command: an image wants ENTRYPOINT ["/fini", "--"], with the brackets, and a CMD; see fini --help`)
+		const want = `ENTRYPOINT ["/fini", "--"], with the brackets, and a CMD`
+		return errors.New("no command: an image wants " + want + "; see fini --help")
 	}
 	return errors.New("no command: want one after the flags, as in fini -- make test; see fini --help")
 }

@@ -22,14 +22,15 @@ var kinds = map[string]kong.MapperFunc{
 	"Duration":      mapper(duration),
 	"orphanTimeout": mapper(orphanTimeout),
 	"words":         words,
-	"string":        mapper(func(text string) (string, error) { return text, nil }), // kong's own parser replaces invalid UTF-8
-	"deathsig":      mapper(deathsig),
-	"signals":       mapper(stopSignals),
-	"pid":           mapper(pid),
-	"status":        mapper(status),
-	"pattern":       mapper(pattern),
-	"rewrite":       mapper(rewrite),
-	"file":          mapper(file),
+	// kong's own parser replaces invalid UTF-8
+	"string":   mapper(func(text string) (string, error) { return text, nil }),
+	"deathsig": mapper(deathsig),
+	"signals":  mapper(stopSignals),
+	"pid":      mapper(pid),
+	"status":   mapper(status),
+	"pattern":  mapper(pattern),
+	"rewrite":  mapper(rewrite),
+	"file":     mapper(file),
 }
 
 // mapper returns a kong mapper that parses values with read. For a repeatable flag, it collects all values.
@@ -105,7 +106,8 @@ func duration(text string) (time.Duration, error) {
 		nanoseconds, err = float64(parsed), nil
 	}
 	kept := min(math.Ceil(nanoseconds), float64(most)) // round up, because 0 may mean never
-	return time.Duration(kept), accept(err == nil && kept >= 0, text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
+	return time.Duration(kept), accept(err == nil && kept >= 0, text,
+		"a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
 }
 
 // orphanTimeout parses the duration of --orphan-timeout. It rejects very short ones, because many programs start a
@@ -174,5 +176,6 @@ func pattern(text string) (string, error) {
 		right = strings.Index(variable, "=") > 0
 	}
 	return p, accept(err == nil && right, text,
-		"the name of a program, a pattern of names such as gpg-*, cmd:PATTERN or env:NAME=VALUE, and the flag again for the next")
+		"the name of a program, a pattern of names such as gpg-*, cmd:PATTERN or env:NAME=VALUE, and the flag again for "+
+			"the next")
 }

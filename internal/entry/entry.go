@@ -23,7 +23,8 @@ var _, _, _, _, _ = note, fork, watch, rebuild, endEarly
 //go:nosplit
 func note(stack uintptr) {
 	a, all, now := &atEntry, ^uint64(0), calls.SigAction{}
-	calls.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.blocked)), 8)
+	calls.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)),
+		uintptr(unsafe.Pointer(&a.blocked)), 8)
 	a.arguments = stack + 8
 	a.environ = a.arguments + 8*(word(stack)+1)
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
@@ -59,13 +60,15 @@ func rebuild() (stack uintptr) {
 	// The runtime uses up to 64 KiB below the argument block, which may be more than RLIMIT_STACK allows.
 	const runtimes = 64 << 10
 	from := atEntry.arguments - 8
-	own := calls.Call6(unix.SYS_MMAP, 0, runtimes+end-from+3*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uintptr(0), 0)
+	own := calls.Call6(unix.SYS_MMAP, 0, runtimes+end-from+3*8, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uintptr(0), 0)
 	if own < 0 {
 		return from // the runtime won't get any memory either
 	}
 	stack = uintptr(own) + runtimes
 	to := copyWords(from, atEntry.environ, stack)
-	ours := [3]uintptr{uintptr(unsafe.Pointer(unsafe.StringData("GOMAXPROCS=1\x00"))), uintptr(unsafe.Pointer(unsafe.StringData("GODEBUG=asyncpreemptoff=1\x00")))}
+	ours := [3]uintptr{uintptr(unsafe.Pointer(unsafe.StringData("GOMAXPROCS=1\x00"))),
+		uintptr(unsafe.Pointer(unsafe.StringData("GODEBUG=asyncpreemptoff=1\x00")))}
 	to = copyWords(uintptr(unsafe.Pointer(&ours)), uintptr(unsafe.Pointer(&ours))+unsafe.Sizeof(ours), to)
 	copyWords(begin, end, to)
 	return stack
@@ -96,7 +99,8 @@ func (p *process) catchEarly() {
 //
 //go:nosplit
 func onTerminating(handler uintptr) {
-	const flags = 0x08000000 | 0x04000000 // SA_ONSTACK, and SA_RESTORER, without which the kernel doesn't call a handler on amd64
+	// SA_ONSTACK, and SA_RESTORER, without which the kernel doesn't call a handler on amd64
+	const flags = 0x08000000 | 0x04000000
 	now, set := calls.SigAction{}, calls.SigAction{handler, flags, 0, ^uintptr(0)}
 	for sig := syscall.Signal(1); sig <= unix.SIGTERM; sig++ {
 		if calls.SetAction(sig, nil, &now); terminating>>uint(sig-1)&1 != 0 && now[0] != calls.Ignore {
@@ -149,7 +153,8 @@ func fork() {
 	if p.Self == 1 || guessAlone(atEntry.arguments) {
 		return
 	}
-	if p.Failed = err; err < 0 { // without this list, fini could not tell these children from descendants of the main child
+	// without this list, fini could not tell these children from descendants of the main child
+	if p.Failed = err; err < 0 {
 		return
 	}
 	if _, errno := calls.Refused(); errno != 0 {
@@ -161,7 +166,8 @@ func fork() {
 	}
 	// A signal to the process group reaches both processes until the inner fini has a group of its own.
 	p.signalFD = signalFD(-1, p.Takes())
-	calls.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses this, the inner fini reports it
+	// if the kernel refuses this, the inner fini reports it
+	calls.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0)
 	if atEntry.ignored&childEnded != 0 {
 		calls.SetAction(unix.SIGCHLD, &calls.SigAction{}, nil) // if SIGCHLD is ignored, the kernel discards exit statuses
 	}
@@ -199,12 +205,15 @@ func watch() {
 //
 //go:nosplit
 func guessAlone(argv uintptr) (alone bool) {
-	for i := uintptr(8); word(argv+i) != 0 && calls.ByteAt(word(argv+i)) == '-' && !calls.Begins(word(argv+i), "--\x00"); i += 8 {
+	for i := uintptr(8); word(argv+i) != 0 && calls.ByteAt(word(argv+i)) == '-' &&
+		!calls.Begins(word(argv+i), "--\x00"); i += 8 {
 		arg := word(argv + i)
-		alone = alone || calls.Begins(arg, "--no-shield\x00") || calls.Begins(arg, "--pause\x00") || calls.Begins(arg, "-P\x00")
+		alone = alone || calls.Begins(arg, "--no-shield\x00") || calls.Begins(arg, "--pause\x00") ||
+			calls.Begins(arg, "-P\x00")
 	}
 	for at := argv; alone && word(at) != 0; at += 8 {
-		alone = !calls.Begins(word(at), "--shield") && !calls.Begins(word(at), "--no-shield=") && !calls.Begins(word(at), "--pause=")
+		alone = !calls.Begins(word(at), "--shield") && !calls.Begins(word(at), "--no-shield=") &&
+			!calls.Begins(word(at), "--pause=")
 	}
 	return alone
 }
@@ -229,9 +238,11 @@ func (p *process) launch() (err int) {
 	p.polled[2] = unix.PollFd{Fd: int32(p.Parent.FD), Events: unix.POLLIN}
 	// Try every call that the outer fini depends on, because a seccomp(2) filter may refuse some of them.
 	err = min(err, p.signalFD, spare, calls.Call(unix.SYS_KILL, uintptr(p.Self), 0, 0, 0),
-		calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0),
+		calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)),
+			uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0),
 		calls.Call6(unix.SYS_SENDTO, uintptr(line), 0, 0, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0))
-	if n := calls.Call(unix.SYS_RECVMSG, uintptr(line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT, 0); n != -int(unix.EAGAIN) {
+	if n := calls.Call(unix.SYS_RECVMSG, uintptr(line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT,
+		0); n != -int(unix.EAGAIN) {
 		err = min(err, n)
 	}
 	if err >= 0 {
@@ -255,7 +266,8 @@ func (p *process) launch() (err int) {
 //go:nosplit
 func (p *process) say(kind Kind) {
 	p.Signal.Kind = kind
-	calls.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.Signal)), unsafe.Sizeof(p.Signal), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+	calls.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.Signal)), unsafe.Sizeof(p.Signal),
+		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 
 // noteEarlier records the children that this process had before it executed fini. A shell may start a background

@@ -72,8 +72,9 @@ type process struct {
 	deadline    time.Duration // as an uptime
 	stderrFlags int           // see inherit
 	text        [4096]byte    // contents of a file in /proc
-	earlier     [500]int32    // pids of the unreaped children from before the exec, or 0; a list of that many surely fits in text
-	dir         [4096]byte    // the working directory, terminated by a 0
+	// pids of the unreaped children from before the exec, or 0; a list of that many surely fits in text
+	earlier [500]int32
+	dir     [4096]byte // the working directory, terminated by a 0
 }
 
 // ParentSignal tells the outer fini that its parent process may have died, if the kernel has no pidfds. It is the last
@@ -120,7 +121,8 @@ func Known() Facts {
 	if !linked {
 		outer.noteSelf()
 	}
-	f := Facts{state: outer.state, Linked: linked, Closed: atEntry.closed, Pid: outer.Self, Dir: unix.ByteSliceToString(outer.dir[:])}
+	f := Facts{state: outer.state, Linked: linked, Closed: atEntry.closed, Pid: outer.Self,
+		Dir: unix.ByteSliceToString(outer.dir[:])}
 	for _, pid := range outer.earlier {
 		if pid != 0 {
 			f.Earlier = append(f.Earlier, int(pid))

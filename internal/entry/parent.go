@@ -65,8 +65,8 @@ func (p *Parent) check() {
 	}
 }
 
-// MayTell reports whether a signal may be the one that TakeSlot asks for. fini can't look up a parent process outside of
-// the PID namespace, but the pid of such a sender is 0 here.
+// MayTell reports whether a signal may be the one that TakeSlot asks for. fini can't look up a parent process outside
+// of the PID namespace, but the pid of such a sender is 0 here.
 //
 //go:nosplit
 func (p *Parent) MayTell(sig uint32, sender int) bool {

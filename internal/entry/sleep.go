@@ -61,7 +61,8 @@ func (p *process) look(what What) {
 		// pending, because a message that doesn't fit would be lost.
 		atOnce := unix.Timespec{}
 		p.polled[3] = unix.PollFd{Fd: int32(p.Line), Events: unix.POLLOUT}
-		found = calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[3])), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
+		found = calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[3])), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8,
+			0) != 0
 		e.ParentDied = p.Signal.Value == ParentSignal && p.Parent.Died()
 	case Ended:
 		reaped, status, _ := calls.Wait(p.inner, 0)
@@ -88,7 +89,8 @@ func (p *process) poll() {
 		after = unix.NsecToTimespec(int64(max(p.deadline-calls.Uptime(), 0)))
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
-	if calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0) == -int(unix.EINVAL) {
+	if calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8,
+		0) == -int(unix.EINVAL) {
 		// Another process has lowered RLIMIT_NOFILE, so ppoll(2) fails. Check for every kind of event in turn instead.
 		calls.Rest(moment)
 	}
@@ -135,8 +137,10 @@ func (p *process) closeReports() {
 //go:nosplit
 func (p *process) receive() bool {
 	into := [2]uintptr{uintptr(unsafe.Pointer(&p.seen.Message)), unsafe.Sizeof(p.seen.Message)} // a struct iovec
-	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
-	n := calls.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
+	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)),
+		5: unsafe.Sizeof(p.control)}
+	n := calls.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)),
+		unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
 	if n > 0 && head[5] > 16 { // a cmsghdr followed by descriptors
 		p.closeReports()
 		for i := range p.Reports {
@@ -158,7 +162,8 @@ func (p *process) receive() bool {
 //
 //go:nosplit
 func (p *process) readSignal() bool {
-	if calls.Call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) <= 0 {
+	if calls.Call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal),
+		0) <= 0 {
 		return false
 	}
 	p.seen.Message = Message{Value: p.signal.Signo, Sender: Kernel}
@@ -294,5 +299,6 @@ func (p *process) findEarlier(pid int) *int32 {
 //
 //go:nosplit
 func signalFD(fd int, set uint64) int {
-	return calls.Call(unix.SYS_SIGNALFD4, uintptr(fd), uintptr(unsafe.Pointer(&set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
+	return calls.Call(unix.SYS_SIGNALFD4, uintptr(fd), uintptr(unsafe.Pointer(&set)), 8,
+		unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
 }

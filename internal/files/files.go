@@ -116,7 +116,8 @@ func into(dir int, name string) (next int, target string, err error) {
 		return -1, "", err
 	case st.Mode&unix.S_IFMT != unix.S_IFLNK:
 		return -1, "", unix.ENOTDIR
-	case st.Uid != 0, around.Uid != 0, around.Mode&0o022 != 0 && around.Mode&unix.S_ISVTX == 0, system.Type == unix.PROC_SUPER_MAGIC:
+	case st.Uid != 0, around.Uid != 0, around.Mode&0o022 != 0 && around.Mode&unix.S_ISVTX == 0,
+		system.Type == unix.PROC_SUPER_MAGIC:
 		return -1, "", fmt.Errorf("%s is a link that another user may have put there", name)
 	}
 	n, err := unix.Readlinkat(link, "", text)

@@ -28,7 +28,8 @@ func Install(path string) error {
 	switch err := unix.Fstatat(dir, name, &st, 0); {
 	case err != nil:
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
-		return fmt.Errorf("cannot write %q: it is a directory; want the name of a file, as in %s", path, filepath.Join(path, "fini"))
+		return fmt.Errorf("cannot write %q: it is a directory; want the name of a file, as in %s", path,
+			filepath.Join(path, "fini"))
 	case st.Mode&unix.S_IFMT != unix.S_IFREG: // such as /dev/null, which other programs need
 		return fmt.Errorf("cannot write %q: it is no regular file", path)
 	}

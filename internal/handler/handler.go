@@ -40,12 +40,13 @@ var caught catching
 type catching struct {
 	pending atomic.Uint64
 	eventFD int
-	pid     int32             // of this process
-	runtime uintptr           // the Go runtime's handler
-	senders [64]atomic.Int64  // sender of the last signal n, at n-1: si_code in the low half, si_pid in the high half
-	counts  [64]atomic.Uint64 // number of signals n that were caught, at n-1; signals from outside also count in the high half
-	keeps   [64]uint64        // for each signal, which pending signals it leaves pending
-	action  calls.SigAction   // the action that catches a signal
+	pid     int32            // of this process
+	runtime uintptr          // the Go runtime's handler
+	senders [64]atomic.Int64 // sender of the last signal n, at n-1: si_code in the low half, si_pid in the high half
+	// number of signals n that were caught, at n-1; signals from outside also count in the high half
+	counts [64]atomic.Uint64
+	keeps  [64]uint64      // for each signal, which pending signals it leaves pending
+	action calls.SigAction // the action that catches a signal
 }
 
 // The assembly calls this function, and linters can't see that.
@@ -77,7 +78,8 @@ func handle(sig uintptr, info *siginfo) (ofRuntime bool) {
 	n := (sig - 1) % 64
 	caught.senders[n].Store(int64(info.pid)<<32 | int64(uint32(info.code)))
 	more := uint64(1)
-	if info.code == siKernel || info.code == siUser && info.pid == 0 { // with other codes, a process can choose the pid itself
+	// with other codes, a process can choose the pid itself
+	if info.code == siKernel || info.code == siUser && info.pid == 0 {
 		more += 1 << 32
 	}
 	caught.counts[n].Add(more)

@@ -48,13 +48,16 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 	case asked && *pdeathsig == 0, !asked && k.rules.Initial:
 		return nil
 	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(launcher, k.self.Pid):
-		k.Sayf(life.Detail, "the command will keep running if fini's parent dies, because nohup started fini; -p TERM prevents this")
+		k.Sayf(life.Detail, "the command will keep running if fini's parent dies, because nohup started fini; -p TERM "+
+			"prevents this")
 		return nil
 	case !asked && launcher.Pid == 0:
-		k.Sayf(life.Detail, "the command will keep running if fini's parent dies, because that is outside of the PID namespace")
+		k.Sayf(life.Detail, "the command will keep running if fini's parent dies, because that is outside of the PID "+
+			"namespace")
 		return nil
 	case launcher.Gone:
-		return errors.New("the parent process exited before fini was ready, so the command was not started; -p none starts it anyway")
+		return errors.New("the parent process exited before fini was ready, so the command was not started; -p none starts " +
+			"it anyway")
 	}
 	if launcher.FD < 0 && k.line.FD < 0 {
 		// Either there are no pidfds, or the parent process is outside of the PID namespace.
@@ -64,7 +67,8 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 		k.self.Parent.Kept = launcher.Kept
 	}
 	if launcher.Err != 0 {
-		k.Sayf(life.Always, "cannot set a parent death signal: %v: the command will keep running if fini's parent dies", launcher.Err)
+		k.Sayf(life.Always, "cannot set a parent death signal: %v: the command will keep running if fini's parent dies",
+			launcher.Err)
 		return nil
 	}
 	k.bySignal = launcher.FD < 0

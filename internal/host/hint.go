@@ -19,8 +19,10 @@ func hint(command []string) string {
 		return "did you mean fini --" + name + "?"
 	case strings.Contains(shellWords, " "+name+" "):
 		return name + " is a word of the shell: fini -- sh -c " + shellQuoted(strings.Join(command, " "))
-	case assigned && variable != "" && strings.Trim(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && !strings.Contains(name, " "):
-		return "to set a variable: fini -- env " + strings.Join(append([]string{name}, command[1:min(2, len(command))]...), " ")
+	case assigned && variable != "" && strings.Trim(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" &&
+		!strings.Contains(name, " "):
+		return "to set a variable: fini -- env " +
+			strings.Join(append([]string{name}, command[1:min(2, len(command))]...), " ")
 	case strings.ContainsAny(name, " |&;<>()$`*\n") || strings.HasPrefix(name, "~/"):
 		return "for a shell line: fini -- sh -c " + shellQuoted(name)
 	case !strings.Contains(name, "/"):
@@ -32,7 +34,8 @@ func hint(command []string) string {
 }
 
 // Words of the shell. On most systems there is no program of that name.
-const shellWords = " cd export . ulimit eval exec exit set unset shift trap umask alias unalias if for while until case " +
+const shellWords = " cd export . ulimit eval exec exit set unset shift trap umask alias unalias if for while " +
+	"until case " +
 	"return break continue local readonly read wait jobs fg bg type command times hash ! { : "
 
 // shellQuoted quotes a line so that a shell reads it as one word.

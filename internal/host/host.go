@@ -94,11 +94,13 @@ type kernel struct {
 }
 
 func newKernel(options *cli.Options, self entry.Facts) *kernel {
-	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1, line: Line{self.Line}, stdin: pdeath.Watch{FD: -1}, tree: orphans.New()}
+	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1,
+		line: Line{self.Line}, stdin: pdeath.Watch{FD: -1}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)
 	k.plan = life.PlanOf(options.Wanted(), life.Facts{
-		Initial: os.Getpid() == 1, Inner: self.Role == entry.Inner, Heir: self.Role == entry.Heir, Limited: !self.Linked, NoFork: syscall.Errno(max(-self.Failed, 0)),
-		Pid: self.Pid, Group: self.Group, Session: self.Session, Terminal: self.Role != entry.Heir && hasTerminal(),
+		Initial: os.Getpid() == 1, Inner: self.Role == entry.Inner, Heir: self.Role == entry.Heir, Limited: !self.Linked,
+		NoFork: syscall.Errno(max(-self.Failed, 0)),
+		Pid:    self.Pid, Group: self.Group, Session: self.Session, Terminal: self.Role != entry.Heir && hasTerminal(),
 	})
 	k.rules = life.Rules{Policy: options.Policy(), Identity: k.plan.Identity}
 	k.tree.Pipes = k.rules.Orphans == life.StopPipes

@@ -89,7 +89,8 @@ func (k *kernel) heard(woken *life.Woken) bool {
 		case m.Kind == entry.ParentDied && k.bySignal:
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case m.Kind == entry.Signal:
-			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: max(int(m.Sender), 0), Parent: int(m.Parent), Kernel: m.Sender == entry.Kernel}
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: max(int(m.Sender), 0), Parent: int(m.Parent),
+				Kernel: m.Sender == entry.Kernel}
 			if signals.Catchable(got.Signal) && !got.Own(0) {
 				woken.Signals = append(woken.Signals, k.signal(got, false, true))
 			}
@@ -124,10 +125,12 @@ func (k *kernel) Dropped(got life.Signal) {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(cmp.Or(name, "?"), 16))
 	}
 	if k.rules.Initial {
-		k.Sayf(life.Normal, "ignored %s%s: only a process outside of this PID namespace can end the pause, as docker stop does", signals.Name(got.Signal), sender)
+		k.Sayf(life.Normal, "ignored %s%s: only a process outside of this PID namespace can end the pause, as docker "+
+			"stop does", signals.Name(got.Signal), sender)
 		return
 	}
-	k.Sayf(life.Detail, "dropped %s%s: send signals to the other process of fini, %d", signals.Name(got.Signal), sender, k.self.Pid)
+	k.Sayf(life.Detail, "dropped %s%s: send signals to the other process of fini, %d", signals.Name(got.Signal), sender,
+		k.self.Pid)
 }
 
 // blind reports whether a leftover may exit without SIGCHLD for fini. Since Linux 7.1, the kernel itself may reap it
@@ -165,7 +168,8 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 		}
 	}
 	none = none || k.tree.OnlyEarlier()
-	return exits, none && (k.ended == 0 || !k.tree.HasEntrants()) // only a pause has entrants, and only its end asks for them
+	// only a pause has entrants, and only its end asks for them
+	return exits, none && (k.ended == 0 || !k.tree.HasEntrants())
 }
 
 // MainEnded records when the main child exited.

@@ -47,7 +47,8 @@ func (l Line) Receive() (messages []entry.Message, open bool) {
 	for {
 		var m entry.Message
 		// Use a raw system call, like all code that receives signals without blocking. See Take in package signals.
-		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(l.FD), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(l.FD), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m),
+			unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:

@@ -99,7 +99,8 @@ func (k *kernel) culprit(why life.Reason) string {
 
 // Tell writes a message about what fini does with a leftover, and adds the leftover to the report. The message also
 // warns that a spared leftover keeps readers of its output waiting. As PID 1 it doesn't, because the kernel kills
-// everything when PID 1 exits. While the command runs, top is the orphan that the process is, or from which it descends.
+// everything when PID 1 exits. While the command runs, top is the orphan that the process is, or from which it
+// descends.
 func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, top int, of *life.Record) {
 	shown, level, kind, why := p, life.Normal, "leftover", ""
 	if k.rules.Initial && top == 0 {
@@ -143,7 +144,8 @@ func (k *kernel) orphaned(pid, top int, what string) (kind, why string) {
 	case pid != top:
 		return "process", fmt.Sprintf(": it descends from orphan %d (--orphan-timeout)", top)
 	case k.rules.Pause:
-		return "orphan", fmt.Sprintf(": it has been a child of fini for at least %v (--orphan-timeout)", k.rules.OrphanTimeout)
+		return "orphan", fmt.Sprintf(": it has been a child of fini for at least %v (--orphan-timeout)",
+			k.rules.OrphanTimeout)
 	}
 	return "orphan", fmt.Sprintf(": its parent exited at least %v ago (--orphan-timeout)", k.rules.OrphanTimeout)
 }

@@ -25,7 +25,8 @@ import (
 // prepare does everything that must be done before the command starts. If it returns an error, the command must not
 // start.
 func (k *kernel) prepare(options *cli.Options) (err error) {
-	if call, errno := calls.Refused(); errno != 0 { // kill(-1) would signal every process, and -1 is the error of getpid(2)
+	// kill(-1) would signal every process, and -1 is the error of getpid(2)
+	if call, errno := calls.Refused(); errno != 0 {
 		return fmt.Errorf("cannot do without %s: %w", call, errno)
 	}
 	if len(options.Report) > entry.MaxReports {
@@ -59,7 +60,8 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 		}
 	}
 	// With --pause as PID 1, earlier children are part of the container and are treated like all others.
-	if k.self.Role != entry.Inner && (!k.self.KnowsEarlier || len(k.self.Earlier) > 0) && !(options.Pause && k.rules.Initial) {
+	if k.self.Role != entry.Inner && (!k.self.KnowsEarlier || len(k.self.Earlier) > 0) &&
+		!(options.Pause && k.rules.Initial) {
 		// A shell may have started these children before it executed fini in its own place.
 		k.failed(k.tree.EarlierAre(k.self.Earlier, k.self.KnowsEarlier))
 		k.rules.Before = k.rules.Initial
@@ -92,7 +94,8 @@ func (k *kernel) command(environ []string) reaper.Command {
 	if k.plan.GivesTerminal {
 		k.terminal = foreground()
 	}
-	c := reaper.Command{Args: k.args, Env: environ, Deathsig: k.plan.Deathsig, Closed: k.self.Closed, Blocked: k.self.Blocked, Terminal: k.terminal}
+	c := reaper.Command{Args: k.args, Env: environ, Deathsig: k.plan.Deathsig, Closed: k.self.Closed,
+		Blocked: k.self.Blocked, Terminal: k.terminal}
 	if k.rules.Job != 0 {
 		c.Group = reaper.SameGroup
 	}
@@ -136,7 +139,8 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 		if c.Deathsig == 0 {
 			k.Sayf(life.Always, "cannot give the command a process group: signals are sent only to the main child")
 		} else {
-			k.Sayf(life.Always, "cannot give the command a process group and a parent death signal: signals are sent only to the main child, which survives if fini is killed")
+			k.Sayf(life.Always, "cannot give the command a process group and a parent death signal: signals are sent only to "+
+				"the main child, which survives if fini is killed")
 		}
 	}
 	return child, nil
@@ -154,7 +158,8 @@ func (k *kernel) leave(session bool) bool {
 		err = unix.Setpgid(0, 0)
 	}
 	if err != nil {
-		k.Sayf(life.Always, "cannot give the inner fini a process group of its own: %v: SIGKILL for fini's group would kill both processes of fini", err)
+		k.Sayf(life.Always, "cannot give the inner fini a process group of its own: %v: SIGKILL for fini's group would "+
+			"kill both processes of fini", err)
 	}
 	return err == nil
 }

@@ -165,9 +165,11 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 	l.timedOut = l.timedOut || why == TimedOut || why == WentIdle
 	l.ends = true
 	switch {
-	case why == StdinClosed && (l.rung == running || l.rung == stopping && l.stopReason == NotEnded && now+l.Grace < l.killBy):
+	case why == StdinClosed && (l.rung == running ||
+		l.rung == stopping && l.stopReason == NotEnded && now+l.Grace < l.killBy):
 		l.leftUnread = e.unread
-		return append([]action{say{level: Detail, text: "waiting for the command", why: why}}, l.onFor(closing, now, l.Grace)...)
+		return append([]action{say{level: Detail, text: "waiting for the command", why: why}},
+			l.onFor(closing, now, l.Grace)...)
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a Ctrl-C has killed the parent process, the command has received SIGINT too, and may exit.
 		after := min(l.Linger, sameEnd)
@@ -268,7 +270,8 @@ func (l *ladder) wasAsked(status *syscall.WaitStatus) bool {
 // continues it, because the suspension may have begun before fini sent the signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
-	hasToExit := slices.ContainsFunc(l.main.Sent, func(s Sent) bool { return l.asksBy(s.Sig)&terminates != 0 && l.main.hadRecently(now, s.Sig) })
+	hasToExit := slices.ContainsFunc(l.main.Sent,
+		func(s Sent) bool { return l.asksBy(s.Sig)&terminates != 0 && l.main.hadRecently(now, s.Sig) })
 	if l.rung == stopping || hasToExit {
 		return l.letGoOn()
 	}
@@ -279,7 +282,8 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 	switch {
 	case l.rung == running && l.Idle > 0:
 		return []action{measure{}}, l
-	case l.rung == closing && now >= l.deadline && unread < l.leftUnread && !l.isOverdue(now): // the command can't notice the end before it has read the last byte
+	// the command can't notice the end before it has read the last byte
+	case l.rung == closing && now >= l.deadline && unread < l.leftUnread && !l.isOverdue(now):
 		l.leftUnread = unread
 		return l.onFor(closing, now, l.Grace), l
 	case l.rung == closing && now >= l.deadline && !l.isOverdue(now):
@@ -311,7 +315,8 @@ func (l *ladder) killing(now time.Duration) action {
 	case l.isOverdue(now):
 		return say{level: Normal, text: "killing the command", why: NotEnded}
 	}
-	return say{level: Normal, text: fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace)}
+	return say{level: Normal, text: fmt.Sprintf("killing the command: the command did not exit within %v of the stop "+
+		"signal; --grace sets this time", l.Grace)}
 }
 
 // sweep returns the machine for the leftovers. status is nil if the main child's exit status is not known.

@@ -105,22 +105,23 @@ type Rules struct {
 // Orphans. In comments, "the policy" is the value of Orphans in that copy.
 type Policy struct {
 	Grace, Linger time.Duration
-	OrphansGrace  time.Duration    // time for leftovers to exit after SIGTERM
-	KillAfter     time.Duration    // 0 for never
-	StopWithin    time.Duration    // from the first wait for a stop to the end of fini; 0 for no limit
-	Timeout       time.Duration    // 0 for no limit
-	Idle          time.Duration    // 0 for no limit
-	OrphanTimeout time.Duration    // 0 for never: see orphan
-	StopSignals   []syscall.Signal // sent one after another, with Grace for each; Deathsig is used for reasons that overrule
-	Deathsig      syscall.Signal   // stop signal after the death of the parent process
-	Orphans       string
-	Allow         bool // --allow-orphan is set
-	OrphansExit   int  // -1 if not set
-	Remap         []int
-	WarnReaped    bool
-	Reports       bool // --report is set
-	Rewrite       map[syscall.Signal]syscall.Signal
-	Pause         bool // there is no command
+	OrphansGrace  time.Duration // time for leftovers to exit after SIGTERM
+	KillAfter     time.Duration // 0 for never
+	StopWithin    time.Duration // from the first wait for a stop to the end of fini; 0 for no limit
+	Timeout       time.Duration // 0 for no limit
+	Idle          time.Duration // 0 for no limit
+	OrphanTimeout time.Duration // 0 for never: see orphan
+	// sent one after another, with Grace for each; Deathsig is used for reasons that overrule
+	StopSignals []syscall.Signal
+	Deathsig    syscall.Signal // stop signal after the death of the parent process
+	Orphans     string
+	Allow       bool // --allow-orphan is set
+	OrphansExit int  // -1 if not set
+	Remap       []int
+	WarnReaped  bool
+	Reports     bool // --report is set
+	Rewrite     map[syscall.Signal]syscall.Signal
+	Pause       bool // there is no command
 }
 
 // An Identity describes how this process and the command are related to other processes.

@@ -25,12 +25,15 @@ type Kernel interface {
 	Exited(x reaper.Exit, killed bool)
 	MainEnded() // records that the main child has exited
 
-	Taken(got Signal)                                       // records a signal that fini has received
-	Dropped(got Signal)                                     // warns about a signal that fini ignores
-	Traffic() (orphans.Traffic, error)                      // counts what was read and written by processes with standard input
-	Unread() int                                            // counts unread bytes of standard input, if Wait watches it
-	Children() ([]int, error)                               // lists the children of fini, zombies included, but none from before fini
-	Look() (orphans.View, error)                            // finds the processes of the tree, and remembers who started them
+	Taken(got Signal)   // records a signal that fini has received
+	Dropped(got Signal) // warns about a signal that fini ignores
+	// counts what was read and written by processes with standard input
+	Traffic() (orphans.Traffic, error)
+	Unread() int // counts unread bytes of standard input, if Wait watches it
+	// lists the children of fini, zombies included, but none from before fini
+	Children() ([]int, error)
+	// finds the processes of the tree, and remembers who started them
+	Look() (orphans.View, error)
 	IncludeEarlier()                                        // makes Reap and Look include the children from before fini
 	Survey(why Reason, named bool)                          // records what the tree is doing, within 100 ms
 	Forward(main int, sig syscall.Signal, group bool)       // sends sig to the main child or its group
@@ -119,7 +122,8 @@ func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 }
 
 func newLoop(k Kernel, rules Rules, main int) *Loop {
-	return &Loop{Kernel: k, rules: rules, records: &records{main: Record{Pid: main}, leftovers: map[int]*Record{}, orphans: map[int]orphan{}}, seen: k.Now()}
+	return &Loop{Kernel: k, rules: rules, records: &records{main: Record{Pid: main}, leftovers: map[int]*Record{},
+		orphans: map[int]orphan{}}, seen: k.Now()}
 }
 
 // NewHeir returns the loop of an heir, which takes over after the inner fini was killed. It stops the command, whose
@@ -130,7 +134,8 @@ func newLoop(k Kernel, rules Rules, main int) *Loop {
 // the heir keeps the same deadline.
 func NewHeir(k Kernel, rules Rules, main int, result Result, asked time.Duration) *Loop {
 	l := newLoop(k, rules, main)
-	if asked != 0 && rules.StopWithin > 0 && rules.asks(Signal{Received: signals.Received{Signal: syscall.SIGTERM}})&startsStopWithin != 0 {
+	if asked != 0 && rules.StopWithin > 0 &&
+		rules.asks(Signal{Received: signals.Received{Signal: syscall.SIGTERM}})&startsStopWithin != 0 {
 		l.stopBy = max(asked+rules.StopWithin, k.Now()+rules.reserve())
 	}
 	s := newSweep(rules, l.records)
@@ -210,7 +215,8 @@ func (l *Loop) wait() {
 // tick returns the current time. If the last slice took too long, tick first moves all deadlines by the excess.
 func (l *Loop) tick() (now time.Duration) {
 	now = l.Now()
-	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter, l.rules.OrphansGrace, l.rules.StopWithin) {
+	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() &&
+		l.givenBack < max(l.rules.Grace, l.rules.KillAfter, l.rules.OrphansGrace, l.rules.StopWithin) {
 		l.givenBack += by
 		if l.wake != 0 {
 			l.wake += by
@@ -297,7 +303,8 @@ func (l *Loop) collect() (e reaped) {
 	e.none = none
 	ofMain := func(x reaper.Exit) bool { return x.Pid == l.main.Pid && !l.main.reaped }
 	_, sweeping := l.machine.(*sweep)
-	leftovers := sweeping || l.main.Ended || slices.ContainsFunc(exits, func(x reaper.Exit) bool { return ofMain(x) && x.Ended() })
+	leftovers := sweeping || l.main.Ended ||
+		slices.ContainsFunc(exits, func(x reaper.Exit) bool { return ofMain(x) && x.Ended() })
 	for _, x := range exits {
 		isMain := ofMain(x)
 		if isMain {

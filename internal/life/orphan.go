@@ -15,8 +15,8 @@ import (
 //
 //	what fini finds                            what follows
 //	a child that is not in an earlier list     fini remembers when it was first listed
-//	the same child after --orphan-timeout      fini looks at the tree. It sends SIGTERM to the child and its descendants, as
-//	                                           to leftovers. What whom spares is looked at again after that time
+//	the same child after --orphan-timeout      fini looks at the tree. It sends SIGTERM to the child and its descendants,
+//	                                           as to leftovers. What whom spares is looked at again after that time
 //	one that was asked, --orphans-grace later  SIGKILL, also for what it has started since to clean up
 //
 // After the command's exit, the sweep takes over, and asks nobody a second time.
@@ -50,7 +50,8 @@ func (w whom) listed(now time.Duration, e listed) (do []action) {
 	if e.err != nil {
 		if !w.saidBlind {
 			w.saidBlind = true
-			do = append(do, say{level: Normal, text: fmt.Sprintf("%v; --orphan-timeout has no effect until this changes", e.err)})
+			do = append(do, say{level: Normal, text: fmt.Sprintf("%v; --orphan-timeout has no effect until this changes",
+				e.err)})
 		}
 		return append(do, list{w.lookForOrphans()})
 	}

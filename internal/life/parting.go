@@ -68,7 +68,8 @@ func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 		if _, asked := p.of(q).had(syscall.SIGTERM); asked {
 			continue
 		}
-		do = append(do, say{level: Detail, text: fmt.Sprintf("stopping %d (%s), from before fini", q.Pid, q.Name)}, send{process: q, sig: syscall.SIGTERM})
+		do = append(do, say{level: Detail, text: fmt.Sprintf("stopping %d (%s), from before fini", q.Pid, q.Name)},
+			send{process: q, sig: syscall.SIGTERM})
 		if q.State == 'T' {
 			do = append(do, send{process: q, sig: syscall.SIGCONT})
 		}

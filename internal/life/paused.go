@@ -23,7 +23,8 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	case Signal:
 		switch asks := p.asks(e); {
 		case asks&endsPause != 0: // stops everything that fini has inherited, even with --orphans=wait
-			return newSweep(p.Rules, p.records).begin(now, false, noMain{}, say{level: Normal, text: "ending the pause: " + signals.Name(e.Signal)})
+			return newSweep(p.Rules, p.records).begin(now, false, noMain{},
+				say{level: Normal, text: "ending the pause: " + signals.Name(e.Signal)})
 		case asks == ignoredFromInside:
 			return p.ignore(e), p
 		}
@@ -34,7 +35,8 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	case stop:
 		if e.why.overrules() {
 			p.Orphans = StopAll
-			return newSweep(p.Rules, p.records).begin(now, false, noMain{}, say{level: Normal, text: "ending the pause", why: e.why})
+			return newSweep(p.Rules, p.records).begin(now, false, noMain{},
+				say{level: Normal, text: "ending the pause", why: e.why})
 		}
 	}
 	return nil, p

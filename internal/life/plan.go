@@ -21,13 +21,15 @@ type Facts struct {
 	Limited     bool          // it does not run package entry first, so it could not fork: see LimitedBuild
 	NoFork      syscall.Errno // why it could not fork, or 0
 
-	Pid, Group, Session int  // of the outer fini, if this is the inner fini; Group is 0 if it is outside of the PID namespace
+	// of the outer fini, if this is the inner fini; Group is 0 if it is outside of the PID namespace
+	Pid, Group, Session int
 	Terminal            bool // it has a controlling terminal
 }
 
 // LimitedBuild is the message of a build that was linked without package entry's entry point. The Go runtime has then
 // changed some of what fini has inherited.
-const LimitedBuild = "this build has limits, because it is from go install: the command may find other signals ignored or blocked " +
+const LimitedBuild = "this build has limits, because it is from go install: the command may find other signals " +
+	"ignored or blocked " +
 	"than without fini, and /dev/null instead of a closed stream; make build has no such limits on amd64 and arm64"
 
 // A Plan is what a process of fini has to do, decided before the command starts. The plan of an heir is empty, because

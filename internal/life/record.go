@@ -82,14 +82,16 @@ type records struct {
 	givenBack time.Duration   // sum of the excess times by which deadlines were moved: see slicesOfWait
 	stopBy    time.Duration   // uptime when --stop-within is over, or 0 if it has not started
 	cut       bool            // --stop-within has shortened a wait
-	all       bool            // any process may have been sent SIGKILL by a single call: see KillChildren in package orphans
-	ignored   int             // number of signals that a pause as PID 1 has ignored
+	// any process may have been sent SIGKILL by a single call: see KillChildren in package orphans
+	all     bool
+	ignored int // number of signals that a pause as PID 1 has ignored
 
-	orphans    map[int]orphan // by pid: see --orphan-timeout
-	count      int            // number of leftovers and orphans that fini had to stop, or that were left in the stage counting
-	unsure     int            // how many of these were stopped only because they may be holders
-	saidUnread bool           // a message about --allow-orphan and an unreadable process has been written
-	saidBlind  bool           // a message about an unreadable list of children has been written
+	orphans map[int]orphan // by pid: see --orphan-timeout
+	// number of leftovers and orphans that fini had to stop, or that were left in the stage counting
+	count      int
+	unsure     int  // how many of these were stopped only because they may be holders
+	saidUnread bool // a message about --allow-orphan and an unreadable process has been written
+	saidBlind  bool // a message about an unreadable list of children has been written
 }
 
 // of returns the Record of a leftover, or nil. If the start of a stuck process can't be read, the same pid is enough.
@@ -124,7 +126,8 @@ func (r *records) hadWithGroup(p orphans.Process, sig syscall.Signal) bool {
 
 // askedGroup reports whether the command's group was asked to exit together with the command.
 func (r *records) askedGroup() bool {
-	return slices.ContainsFunc(r.main.Sent, func(s Sent) bool { return s.Group && askedBy[s.Sig]&(asksLeftover|asksUnlessIgnored) != 0 })
+	return slices.ContainsFunc(r.main.Sent,
+		func(s Sent) bool { return s.Group && askedBy[s.Sig]&(asksLeftover|asksUnlessIgnored) != 0 })
 }
 
 // askedWithGroup returns the first signal that asked a leftover to exit with the command's group. See asksLeftover.

@@ -13,8 +13,8 @@ import (
 //
 //	question                                   answer
 //	is it for this process?                    an inner fini accepts only what the outer fini relays: see Take
-//	has the command received it already?       yes, if it was sent to the job that fini shares with the command: see hasHad.
-//	                                           fini then sends nothing
+//	has the command received it already?       yes, if it was sent to the job that fini shares with the command: see
+//	                                           hasHad. fini then sends nothing
 //	does --rewrite replace it?                 see rewritten. The questions below are about the signal that fini sends
 //	has fini just sent the same signal?        whoever killed the parent process may have signalled fini as well: see
 //	                                           expectedDuplicate
@@ -72,31 +72,38 @@ func (p Policy) rewritten(sig syscall.Signal) syscall.Signal {
 type asks uint8
 
 const (
-	startsKillAfter   asks = 1 << iota // starts --kill-after; what exits because of it is not waited for by --orphans=wait
-	startsStopWithin                   // starts --stop-within if the command is still running
-	endsWaiting                        // after the command's exit, ends --linger and --orphans=wait, and starts --stop-within
-	endsPause                          // ends a --pause
-	asksLeftover                       // a leftover that received it with the command's group doesn't need SIGTERM
-	asksUnlessIgnored                  // like asksLeftover, but a leftover that ignores it receives SIGTERM after half of --grace
-	ignoredFromInside                  // with --pause, PID 1 ignores it if it was sent from its own PID namespace
-	terminates                         // ends fini before the command has started (see package entry), and continues a suspended command
+	startsKillAfter  asks = 1 << iota // starts --kill-after; what exits because of it is not waited for by --orphans=wait
+	startsStopWithin                  // starts --stop-within if the command is still running
+	// after the command's exit, ends --linger and --orphans=wait, and starts --stop-within
+	endsWaiting
+	endsPause    // ends a --pause
+	asksLeftover // a leftover that received it with the command's group doesn't need SIGTERM
+	// like asksLeftover, but a leftover that ignores it receives SIGTERM after half of --grace
+	asksUnlessIgnored
+	ignoredFromInside // with --pause, PID 1 ignores it if it was sent from its own PID namespace
+	// ends fini before the command has started (see package entry), and continues a suspended command
+	terminates
 )
 
 // askedBy says what each signal asks for. SIGHUP and SIGQUIT from a process don't ask the command to exit, because many
 // servers reload on SIGHUP and dump their threads on SIGQUIT.
 var askedBy = map[syscall.Signal]asks{
-	syscall.SIGTERM: startsKillAfter | startsStopWithin | endsWaiting | endsPause | asksLeftover | ignoredFromInside | terminates,
-	syscall.SIGINT:  startsKillAfter | endsWaiting | endsPause | asksUnlessIgnored | ignoredFromInside | terminates, // some programs survive it
+	syscall.SIGTERM: startsKillAfter | startsStopWithin | endsWaiting | endsPause | asksLeftover | ignoredFromInside |
+		terminates,
+	// some programs survive it
+	syscall.SIGINT:  startsKillAfter | endsWaiting | endsPause | asksUnlessIgnored | ignoredFromInside | terminates,
 	syscall.SIGQUIT: endsWaiting | endsPause | ignoredFromInside | terminates,
 	syscall.SIGHUP:  endsWaiting | endsPause | ignoredFromInside | terminates,
-	rtmin3:          endsPause | ignoredFromInside, // queued by the kernel, while other pending signals of one number are merged
+	// queued by the kernel, while other pending signals of one number are merged
+	rtmin3: endsPause | ignoredFromInside,
 }
 
 const rtmin3 syscall.Signal = 37 // SIGRTMIN+3, with which systemd stops a container
 
 const (
 	ofStopSignal = startsKillAfter | startsStopWithin | endsWaiting | terminates // added for a --stop-signal
-	ofHangUp     = startsKillAfter                                               // added for a SIGHUP that the kernel sends when a terminal hangs up
+	// added for a SIGHUP that the kernel sends when a terminal hangs up
+	ofHangUp = startsKillAfter
 )
 
 // asks returns what a signal asks for, both by itself and after --rewrite. A signal that --rewrite drops asks for

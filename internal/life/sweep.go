@@ -25,8 +25,8 @@ import (
 //	           swept    over, if nothing more can be done
 //	counting   stop     asking, if the reason overrules --orphans=leave
 //	any stage  reaped   over, if no child is left
-//	           looked   over, if there is nobody left to stop, or only processes that refused SIGKILL in clearing, if fini
-//	                    only counts, or if the look has failed
+//	           looked   over, if there is nobody left to stop, or only processes that refused SIGKILL in clearing, if
+//	                    fini only counts, or if the look has failed
 //
 // If the command had to be killed, clearing precedes asking. By then, the rest of the command's group has had as much
 // time to react to the stop signal as the command, and the time of --linger to clean up. Whatever the policy, only
@@ -195,7 +195,8 @@ func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
 	switch asks := s.asks(got); {
 	case asks == ignoredFromInside:
 		return s.ignore(got), s
-	case asks&endsWaiting == 0, s.stage == lingering && s.Job != 0 && got.byKey(): // everybody else in the job has received the signal as well
+	// everybody else in the job has received the signal as well
+	case asks&endsWaiting == 0, s.stage == lingering && s.Job != 0 && got.byKey():
 		return nil, s
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt
@@ -282,13 +283,15 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		// left.
 		s.Orphans = StopAll
 		if len(e.Found) > 0 {
-			do = append(do, say{level: Normal, text: "stopping every leftover: without /proc fini can't tell which processes hold the output"})
+			do = append(do, say{level: Normal, text: "stopping every leftover: without /proc fini can't tell which processes " +
+				"hold the output"})
 		}
 	}
 	if e.Nameless && s.Allow {
 		s.Allow = false
 		if len(e.Found) > 0 {
-			do = append(do, say{level: Normal, text: "--allow-orphan has no effect: without /proc fini can't tell the names of processes"})
+			do = append(do, say{level: Normal, text: "--allow-orphan has no effect: without /proc fini can't tell the names " +
+				"of processes"})
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {

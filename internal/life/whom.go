@@ -140,6 +140,7 @@ func (w whom) unread(found []orphans.Process) []action {
 		return nil
 	}
 	w.saidUnread = true
-	return []action{say{level: Normal, text: fmt.Sprintf("cannot read the command line or environment of leftover %d (%s), "+
+	return []action{say{level: Normal, text: fmt.Sprintf("cannot read the command line or environment of leftover "+
+		"%d (%s), "+
 		"so --allow-orphan does not match it", found[i].Pid, found[i].Name)}}
 }

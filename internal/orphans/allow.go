@@ -119,7 +119,8 @@ func (f *files) memory(dir string, patterns []string) memory {
 				}
 				texts = strings.Split(string(text), "\x00")
 			}
-			told.matches = told.matches || is && slices.ContainsFunc(texts, func(text string) bool { return text != "" && match(wanted, text) })
+			told.matches = told.matches || is && slices.ContainsFunc(texts,
+				func(text string) bool { return text != "" && match(wanted, text) })
 		}
 	}
 	return told

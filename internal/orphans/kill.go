@@ -140,7 +140,8 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 		t.markAllowed(all)
 	}
 	for _, p := range all {
-		if _, done := slices.BinarySearch(children, p.Pid); p.Allowed || p.Parent == t.self && done || p.Entered && !p.Alive() {
+		if _, done := slices.BinarySearch(children, p.Pid); p.Allowed || p.Parent == t.self && done || p.Entered &&
+			!p.Alive() {
 			continue
 		}
 		if t.Signal(p, unix.SIGKILL) == nil {

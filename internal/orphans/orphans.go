@@ -3,22 +3,22 @@
 //
 // It relies on these properties of the kernel:
 //
-//   - When a process ends, its children are reparented to the nearest subreaper above it. /proc/PID/status then shows the
-//     subreaper as their parent. A walk down from a subreaper therefore finds all of its descendants, in whatever session
-//     or group, and of whatever user. See proc_pid_status(5), and PR_SET_CHILD_SUBREAPER in prctl(2).
-//   - A child keeps its pid until its parent has reaped it. Only the caller reaps, and not while a function of this package
-//     runs, so direct children can be signalled by pid. Since Linux 7.1 this is not true of a process that was created with
-//     CLONE_AUTOREAP. See clone3(2).
-//   - A pidfd always refers to the same process. If /proc is read after a pidfd was opened, and the process has not been
-//     reaped after that, the text is about that process. See pidfd_open(2) and pidfd_send_signal(2).
-//   - waitid(2) fails with ECHILD immediately if a pid does not belong to a child. Without /proc, children can therefore be
-//     found by trying every pid.
+//   - When a process ends, its children are reparented to the nearest subreaper above it. /proc/PID/status then shows
+//     the subreaper as their parent. A walk down from a subreaper therefore finds all of its descendants, in whatever
+//     session or group, and of whatever user. See proc_pid_status(5), and PR_SET_CHILD_SUBREAPER in prctl(2).
+//   - A child keeps its pid until its parent has reaped it. Only the caller reaps, and not while a function of this
+//     package runs, so direct children can be signalled by pid. Since Linux 7.1 this is not true of a process that was
+//     created with CLONE_AUTOREAP. See clone3(2).
+//   - A pidfd always refers to the same process. If /proc is read after a pidfd was opened, and the process has not
+//     been reaped after that, the text is about that process. See pidfd_open(2) and pidfd_send_signal(2).
+//   - waitid(2) fails with ECHILD immediately if a pid does not belong to a child. Without /proc, children can
+//     therefore be found by trying every pid.
 //   - /proc/PID/task/TID/children lists the children of one thread (CONFIG_PROC_CHILDREN). A subreaper's orphans become
 //     children of its first thread.
 //   - Reading a link in /proc/PID/fd does not access the file's file system, which may be on a server that does not
 //     respond. A stat of the file would access it, so this package never follows such a link.
-//   - execve(2) closes close-on-exec files while it holds a lock (exec_update_lock), and closing a file may hang. On new
-//     kernels stat, environ, exe and fd wait for that lock. The list of children, status, getpgid(2), getsid(2),
+//   - execve(2) closes close-on-exec files while it holds a lock (exec_update_lock), and closing a file may hang. On
+//     new kernels stat, environ, exe and fd wait for that lock. The list of children, status, getpgid(2), getsid(2),
 //     pidfd_open(2), waitid(2) and kill(2) do not.
 //
 // The caller's thread therefore finds and signals processes only with what can't hang. Everything else about a process

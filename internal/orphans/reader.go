@@ -69,7 +69,8 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 		}
 		if steps := r.steps.Load(); steps != last {
 			last, since = steps, time.Now()
-		} else if waits := time.Since(since); waits >= tooBusy || waits >= held && t.readerIsStuck() || waits >= heldShortly && t.late() {
+		} else if waits := time.Since(since); waits >= tooBusy || waits >= held && t.readerIsStuck() ||
+			waits >= heldShortly && t.late() {
 			break
 		}
 		if t.late() {

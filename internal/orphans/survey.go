@@ -83,7 +83,10 @@ func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, 
 	read := map[int]Activity{}
 	var listening map[string]string
 	t.persist(surveyTries, found, func(quiet []Process) {
-		for i, one := range ask(t, quiet, func(f *files, p Process) Activity { return f.activity(p, variables, &listening) }) {
+		for i, one := range ask(t, quiet, func(f *files,
+			p Process) Activity {
+			return f.activity(p, variables, &listening)
+		}) {
 			read[quiet[i].Pid] = one
 		}
 	}, func(p Process) bool {

@@ -50,7 +50,8 @@ func ParentNow(pid int, text *[4096]byte, mayRead bool) int {
 	if !mayRead {
 		return 0
 	}
-	for at, left := uintptr(unsafe.Pointer(text)), ReadOf("/proc/", pid, "/status\x00", text); left > 0; at, left = at+1, left-1 {
+	for at, left := uintptr(unsafe.Pointer(text)), ReadOf("/proc/", pid, "/status\x00", text); left > 0; at, left = at+1,
+		left-1 {
 		if calls.Begins(at, "\nPPid:\t") {
 			parent, _ := calls.Number(at + uintptr(len("\nPPid:\t")))
 			return parent

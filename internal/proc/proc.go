@@ -26,8 +26,8 @@ type Files struct {
 // In returns Files for the directory dir. If dir is AT_FDCWD, files are named by their full paths.
 func In(dir int) Files { return Files{Dir: dir, Buf: make([]byte, 4<<10)} }
 
-// Mounted opens /proc, and reports whether it belongs to the PID namespace of this process. The /proc of another namespace
-// would show other processes.
+// Mounted opens /proc, and reports whether it belongs to the PID namespace of this process. The /proc of another
+// namespace would show other processes.
 func Mounted() (dir int, own bool, err error) {
 	dir, err = unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

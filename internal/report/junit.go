@@ -34,7 +34,8 @@ func (r *Report) junit() []byte {
 			break
 		}
 		what := "left running: " + OneLine(l.command, maxCell)
-		text := fmt.Sprintf("%s%s%s\nended: %v\n", l.withStarted(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxText))), startedBy(l.Lineage), whereIs(l.At), cmp.Or(l.ended, any("no")))
+		text := fmt.Sprintf("%s%s%s\nended: %v\n", l.withStarted(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxText))),
+			startedBy(l.Lineage), whereIs(l.At), cmp.Or(l.ended, any("no")))
 		cases = append(cases, testcase{l.During, what, "failure", what, text, 0})
 	}
 	if r.moreLeftovers > 0 && !r.isStopped {
@@ -49,7 +50,8 @@ func (r *Report) junit() []byte {
 		body += c.xml()
 	}
 	return []byte(xmlMark + r.fini + " -->\n<testsuites>\n" +
-		fmt.Sprintf("  <testsuite name=\"fini\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"0\" time=\"%g\" timestamp=\"%s\">\n",
+		fmt.Sprintf("  <testsuite name=\"fini\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"0\" time=\"%g\" "+
+			"timestamp=\"%s\">\n",
 			len(cases), count["failure"], count["error"], cases[0].time, r.started.UTC().Format("2006-01-02T15:04:05")) +
 		body + "  </testsuite>\n</testsuites>\n")
 }
@@ -85,14 +87,16 @@ func (c testcase) xml() string {
 	if c.kind == "" {
 		return text + "/>\n"
 	}
-	return text + fmt.Sprintf(">\n      <%s message=\"%s\">%s</%[1]s>\n    </testcase>\n", c.kind, inXML(OneLine(c.message, maxText)), inXML(c.text))
+	return text + fmt.Sprintf(">\n      <%s message=\"%s\">%s</%[1]s>\n    </testcase>\n", c.kind,
+		inXML(OneLine(c.message, maxText)), inXML(c.text))
 }
 
 // inXML escapes text for XML, which has no escapes for control characters. See section 2.2 of XML 1.0.
 func inXML(text string) string {
+	escaped := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace(OneLine(line, maxCommandLine))
+		lines[i] = escaped.Replace(OneLine(line, maxCommandLine))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -117,5 +117,6 @@ func listensOn(addresses []string, most, limit int) (text string) {
 
 // Names returns the names of the given streams, or "" if there are none.
 func Names(streams orphans.Streams) string {
-	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", orphans.Stdout | orphans.Stderr: "stdout and stderr"}[streams]
+	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr",
+		orphans.Stdout | orphans.Stderr: "stdout and stderr"}[streams]
 }

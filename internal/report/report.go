@@ -137,7 +137,8 @@ func (r *Report) Stopped(why string, main bool) {
 // Leftover records a leftover. spared is the reason why fini spares it, or empty. sent returns the signals that fini
 // has sent to it so far, and line is the message about it. For a known leftover, only Allowed, spared and sent are
 // updated. during means that the main child still runs.
-func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, during bool, sent func() []syscall.Signal, line string) {
+func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, during bool,
+	sent func() []syscall.Signal, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
 		for _, left := range r.living(p.Pid) {
@@ -156,9 +157,11 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, s
 		r.moreLeftovers++
 		return
 	}
-	left := &leftover{Lineage: from, found: time.Now(), age: calls.Uptime() - p.Start, sent: sent, spared: orNull(spared != "", spared), during: during, line: line}
+	left := &leftover{Lineage: from, found: time.Now(), age: calls.Uptime() - p.Start, sent: sent,
+		spared: orNull(spared != "", spared), during: during, line: line}
 	// Copy only the fields that are needed, because the details that package orphans keeps may be large.
-	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
+	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User,
+		Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)
 	r.leftovers = append(r.leftovers, left)
 }

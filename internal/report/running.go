@@ -30,7 +30,8 @@ type running struct {
 }
 
 // states maps the state of a process to the word that proc_pid_status(5) uses for it.
-var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "disk sleep", 'T': "stopped", 't': "tracing stop", 'I': "idle"}
+var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "disk sleep", 'T': "stopped", 't': "tracing stop",
+	'I': "idle"}
 
 // Running records what the processes of the tree were doing when the command was stopped. more counts the processes
 // that are not in seen. Running replaces the result of an earlier call.
@@ -96,7 +97,8 @@ func (r *Report) RunningAnnotations(what string) []string {
 
 // RunningSummary returns a Markdown table of the running processes for GitHub's step summary.
 func (r *Report) RunningSummary(what string) string {
-	text := "### fini\n\n" + what + ". Still running then" + seeGuide("if-a-step-hangs") + "\n\n| still running |\n| --- |\n"
+	text := "### fini\n\n" + what + ". Still running then" + seeGuide("if-a-step-hangs") +
+		"\n\n| still running |\n| --- |\n"
 	for _, e := range r.stillRunning(MaxLine) {
 		text += "| " + inMarkdown(e.line) + " |\n"
 	}

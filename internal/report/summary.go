@@ -137,7 +137,8 @@ func (r *Report) Summary(what string) string {
 	text := "### fini\n\n" + what + r.remedy(all) + "\n\n| leftover | ended |\n| --- | --- |\n"
 	shown := all[:min(len(all), maxRows)]
 	for _, l := range shown {
-		who := l.withStarted(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)
+		who := l.withStarted(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxCell))) + startedBy(l.Lineage) +
+			whereIs(l.At)
 		text += "| " + inMarkdown(who) + " | " + inMarkdown(fmt.Sprint(cmp.Or(l.ended, any("is still running")))) + " |\n"
 	}
 	if more := len(all) - len(shown) + r.moreLeftovers; more > 0 {

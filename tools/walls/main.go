@@ -19,8 +19,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -101,6 +103,16 @@ func check() (found []string, err error) {
 		return nil, err
 	}
 	found = append(imports(pkgs), unknown(pkgs)...)
+	for _, p := range pkgs {
+		names, _ := filepath.Glob(filepath.Join(p.Dir, "*.go"))
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, tooLong(name, string(text))...)
+		}
+	}
 	life := slices.IndexFunc(pkgs, func(p pkg) bool { return p.ImportPath == "internal/life" })
 	if life < 0 {
 		return found, errors.New("there is no package internal/life")
@@ -119,6 +131,25 @@ func check() (found []string, err error) {
 	}
 	impure, err := outside(source, fset, files)
 	return append(found, impure...), err
+}
+
+// columns is how long a line may be. A tab counts as one.
+const columns = 120
+
+var isTagged = regexp.MustCompile("`\\w+:\"")
+
+// tooLong returns a line for each line of a file that is too long, unless it has the tags of a struct, or the file is a
+// test's.
+func tooLong(name, text string) (found []string) {
+	if strings.HasSuffix(name, "_test.go") || strings.Contains(name, "/internal/tests/") {
+		return nil
+	}
+	for i, line := range strings.Split(text, "\n") {
+		if utf8.RuneCountInString(line) > columns && !isTagged.MatchString(line) {
+			found = append(found, fmt.Sprintf("%s:%d: longer than %d columns", name, i+1, columns))
+		}
+	}
+	return found
 }
 
 // list asks go list, and shortens the names of the packages to their folders; the module's own is main.

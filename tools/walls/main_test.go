@@ -91,3 +91,19 @@ func TestLifeIsPure(t *testing.T) {
 		})
 	}
 }
+
+func TestTooLong(t *testing.T) {
+	long := strings.Repeat("ä", columns+1)
+	for _, c := range []struct {
+		name, text string
+		want       int
+	}{
+		{"a.go", long[2:] + "\n" + long + "\n\t" + long, 2},
+		{"a_test.go", long, 0},
+		{"a.go", long + " `common:\"\" short:\"t\"`", 0},
+	} {
+		if got := tooLong(c.name, c.text); len(got) != c.want {
+			t.Errorf("in %q it finds %q, want %d", c.text, got, c.want)
+		}
+	}
+}
