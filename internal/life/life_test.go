@@ -424,6 +424,31 @@ func TestStep(t *testing.T) {
 			{8100 * ms, sees(elapsed{}, found(agent, escapee, holder)), "(killing holder), holder<-9, wake 0s", "killing"},
 			{8100 * ms, sees(elapsed{}, found(agent, escapee), found(agent, escapee)), "(leaving agent), (leaving escapee), exit 3 (stopped 1)", "killing, killing, over"},
 		}},
+		{"--orphan-timeout: one that fini has asked, and that no longer holds a stream, is let alone, and idle fini lists as before", with(func(r *Rules) {
+			*r = orphaned
+			r.Orphans = StopPipes
+		}), []turn{
+			{1000 * ms, children(mainPid, holder.Pid), "list 1s", "running"},
+			{3000 * ms, children(mainPid, holder.Pid), "look, list 1s", "running"},
+			{3000 * ms, found(mainChild, holder), "(stopping holder), holder<-15, list 500ms", "running"},
+			{5000 * ms, children(mainPid, holder.Pid), "look, list 500ms", "running"},
+			{5000 * ms, found(mainChild, released), "", "running"},
+			{5500 * ms, children(mainPid, holder.Pid), "list 1s", "running"},
+			{7000 * ms, children(mainPid, holder.Pid), "look, list 1s", "running"},
+			{7000 * ms, found(mainChild, released), "", "running"},
+		}},
+		{"--orphan-timeout: what an orphan reaps itself is forgotten when two looks have not found it", orphaned, []turn{
+			{1000 * ms, children(mainPid, escapee.Pid), "list 1s", "running"},
+			{3000 * ms, children(mainPid, escapee.Pid), "look, list 1s", "running"},
+			{3000 * ms, found(mainChild, escapee, below(escapee, 500*ms)), "(stopping escapee), escapee<-15, (stopping below), below<-15, list 500ms", "running"},
+			{5000 * ms, children(mainPid, escapee.Pid), "look, list 500ms", "running"},
+			{5000 * ms, found(mainChild, escapee), "", "running"},
+			{5000 * ms, found(mainChild, escapee, below(escapee, 500*ms)), "", "running"}, // it was only missed
+			{5000 * ms, found(mainChild, escapee), "", "running"},
+			{5000 * ms, found(mainChild, escapee), "", "running"},
+			{5500 * ms, reap(false, escapee.Pid), "", "running"},
+			{5500 * ms, children(mainPid), "list 1s", "running"},
+		}},
 		{"--orphan-timeout: a process that the whole group's TERM has asked keeps --grace from then", with(func(r *Rules) {
 			*r = orphaned
 			r.Grace, r.OrphansGrace = time.Minute, 800*ms

@@ -90,10 +90,11 @@ func (w whom) listed(now time.Duration, e listed) (do []action) {
 // partOfGrace returns the time between two lists while fini waits for an orphan to exit.
 func (p Policy) partOfGrace() time.Duration { return max(p.OrphansGrace/partsOfGrace, tick) }
 
-// inHand reports whether fini has begun to stop a process but has not sent it SIGKILL yet.
+// inHand reports whether fini has begun to stop a process but has not sent it SIGKILL yet. The policy may have spared the
+// process since then, for example because it has closed its stdout.
 func (r *Record) inHand() bool {
 	_, killed := r.had(syscall.SIGKILL)
-	return r != nil && !killed
+	return !killed && !r.spared
 }
 
 // timeLeft returns how long an orphan may still take to exit, if it was asked to.
@@ -132,7 +133,11 @@ func (w whom) foundOrphans(now time.Duration, e looked) (do []action) {
 		default:
 			continue
 		}
-		if w.spares(p) == "" {
+		spared := w.spares(p) != ""
+		if of := w.of(p); of != nil {
+			of.spared = spared
+		}
+		if !spared {
 			mine = append(mine, p)
 		}
 	}

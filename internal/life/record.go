@@ -26,6 +26,7 @@ type Record struct {
 	refused bool          // fini may not signal the process
 	waited  time.Duration // how long fini has waited for an orphan that was asked to exit: see partsOfGrace
 	missed  int           // number of looks in a row that have not found the orphan
+	spared  bool          // by the policy, as the last look for orphans has found, although fini has begun to stop it
 }
 
 // Sent is a signal that fini has sent to a process.

@@ -181,7 +181,7 @@ var settings = []part{
 		stopsOrphans(r)
 		r.Allow, r.OrphansExit = true, 9
 	}, tree: []branch{grouped(0, apart(ignores|holding), apart(cleans|holding), apart(mayStay|holding))}},
-	{name: "--orphan-timeout and --pause", set: func(r *Rules) {
+	{name: "--pause and --orphan-timeout", set: func(r *Rules) {
 		stopsOrphans(r)
 		r.Pause = true
 	}, more: pauses, moves: []string{"enters"}},
@@ -272,7 +272,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 					most := 1 + boolToInt(p > 0 && k > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan") +
 						boolToInt(policy == StopPipes && setting.name == "no /proc" && !as.begins && !as.job) +
 						boolToInt(as.first && strings.HasPrefix(setting.name, "--pause"))
-					unusable := policy == LeaveAll && strings.HasPrefix(setting.name, "--orphan-timeout") // see package cli
+					unusable := policy == LeaveAll && strings.Contains(setting.name, "--orphan-timeout") // see package cli
 					if unusable || !possible(as, setting.name, kind.name) || !whole && odd > most {
 						continue
 					}
@@ -337,7 +337,7 @@ func possible(as role, setting, kind string) bool {
 	switch {
 	case setting == "-c" && as.job,
 		strings.HasPrefix(setting, "--pause") && (as.pair || as.job),
-		setting == "--orphan-timeout and --pause" && !as.first,
+		setting == "--pause and --orphan-timeout" && !as.first,
 		setting == "no pidfds" && (!as.pair || kind == "traced"), // nothing shows an end that a tracer hides
 		kind == "the inner fini is traced" && !as.pair:
 		return false
