@@ -118,6 +118,20 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 	})
 }
 
+// With --orphan-timeout fini wakes up twice in that time.
+func TestGuardIdlenessWithOrphanTimeout(t *testing.T) {
+	rig.Serial(t, "it counts switches of an idle fini")
+	const timeout = 600 * time.Millisecond
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		l := rig.Start(t, p, "--orphan-timeout="+timeout.String(), "--", "/bin/sh", "-c", "echo ready; exec cat")
+		l.Out.Want("ready")
+		l.Caught()
+		rest.MustWake(t, l.Worker(), timeout/2)
+		_ = l.Stdin.Close()
+		l.MustEnd(0)
+	})
+}
+
 // alarms are the times after which the timers of a process ring. See timerfd_create(2).
 func alarms(t testing.TB, pid int) (armed []time.Duration) {
 	t.Helper()

@@ -29,6 +29,7 @@ func TestDocker(t *testing.T) {
 		"pause":                 dockerPause,
 		"hidden holder":         dockerHiddenHolder,
 		"stop within":           dockerStopWithin,
+		"orphans":               dockerOrphans,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, image) })
 	}
@@ -94,6 +95,32 @@ func dockerExecBeside(t *testing.T, image string) {
 // threads of a Go program are the most.
 func dockerPidsLimit(t *testing.T, image string) {
 	containers.StartContainer(t, "--pids-limit", "12", image, "sh", "-c", "true & exit 3").MustEnd(3)
+}
+
+// A launcher leaks a process each second for a minute. With --orphan-timeout there are never more of them than that time and
+// --orphans-grace allow for, and what docker exec has left is stopped as well.
+func dockerOrphans(t *testing.T, image string) {
+	rig.Long(t)
+	c := containers.StartContainer(t, "-e", "FINI_ORPHAN_TIMEOUT=2s", "-e", "FINI_LINGER=0", image, "sh", "-c", `
+		most=0
+		for i in $(seq 60); do
+			(sleep 600 &)
+			sleep 1
+			now=$(pidof sleep | wc -w)
+			[ $now -gt $most ] && most=$now
+			[ $i = 1 ] && echo ready
+		done
+		echo at most $most
+		mkfifo /tmp/end; cat /tmp/end; exit 0`)
+	c.Out.Want("ready")
+	c.Exec("sh", "-c", "tail -f /dev/null >/dev/null 2>&1 &")
+	for !strings.Contains(c.Err.Want("fini: stopping orphan "), "(tail -f") { // each second there is another one
+	}
+	if most := c.Out.WantPID("at most "); most < 2 || most > 2+5 {
+		t.Errorf("%d of them", most)
+	}
+	c.Exec("sh", "-c", "echo >/tmp/end")
+	c.MustEnd(0)
 }
 
 // A main child that exits with 0 some seconds after SIGTERM keeps this status, although two of its leftovers never exit by

@@ -459,6 +459,7 @@ func TestStep(t *testing.T) {
 			{3000 * ms, found(mainChild, member), "(stopping member), list 100ms", "running"},
 			{50000 * ms, children(mainPid, member.Pid), "look, list 100ms", "running"},
 			{50000 * ms, found(mainChild, member), "", "running"},
+			{50500 * ms, children(mainPid, member.Pid), "list 100ms", "running"},
 			{60500 * ms, children(mainPid, member.Pid), "look, list 10ms", "running"},
 			{60500 * ms, found(mainChild, member), "(killing member), member<-9", "running"},
 			{60501 * ms, reap(false, member.Pid), "", "running"},

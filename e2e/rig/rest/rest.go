@@ -75,3 +75,18 @@ func MustSleep(t testing.TB, pids []int) {
 		return woken == 0, fmt.Sprintf("put on a processor %d times", woken)
 	})
 }
+
+// MustWake asserts that the thread which waits in a process that is at rest wakes up once in each period, and no more often.
+func MustWake(t testing.TB, pid int, period time.Duration) {
+	t.Helper()
+	wakes := func() int {
+		n, _ := strconv.Atoi(procfs.Status(pid, "voluntary_ctxt_switches"))
+		return n
+	}
+	Typically(t, "wakes up once in each period", func() (bool, string) {
+		before, since := wakes(), time.Now()
+		time.Sleep(10 * period)
+		woken, want := wakes()-before, int(time.Since(since)/period)
+		return woken >= want-1 && woken <= want+1, fmt.Sprintf("woke up %d times, want %d", woken, want)
+	})
+}
