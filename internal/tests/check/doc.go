@@ -1,7 +1,7 @@
-// Package check has what the unit tests and the rooms of e2e share: assertions, waits for facts, pipes and streams, commands,
-// and how often a case runs. The comment on package rig, in e2e/rig/doc.go, explains how tests are written with it.
+// Package check contains what unit tests and the rooms of e2e share: assertions, waits for facts, pipes and streams,
+// commands, and the choice of cases. How to write tests with it is explained in e2e/rig/doc.go.
 //
-// The packages beside it ask for programs and rights (need), read /proc (procfs), act on the process of a unit test (self), set
-// up what tests take for granted (surroundings), and are what a test binary becomes when it is started as @script or the
-// like (programs).
+// The packages next to it ask for programs and rights (need), read /proc (procfs), change the process of a unit test
+// (self), set up what tests rely on (surroundings), and implement what a test binary does when it is started as
+// @script, for example (programs).
 package check

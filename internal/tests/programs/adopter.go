@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runAdopter inherits the orphans of a command that it runs, says "launcher PID STATUS" of the
-// command's end and "adopted PID STATUS" of theirs, and ends when it has no child.
+// runAdopter runs a command and adopts its orphans. It writes "launcher PID STATUS" when the command ends and "adopted
+// PID STATUS" when an orphan ends, and exits when it has no children.
 func runAdopter(args []string) int {
 	must(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	path, err := exec.LookPath(args[0])

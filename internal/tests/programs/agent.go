@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runAgent is a daemon that is meant to stay: it ignores SIGTERM, has a child of another name,
-// says "agent PID" and "child PID" on descriptor 4 and stays.
+// runAgent is a daemon that is meant to keep running. It ignores SIGTERM, starts a child with another name, and writes
+// "agent PID" and "child PID" to descriptor 4.
 func runAgent([]string) int {
 	signal.Ignore(syscall.SIGTERM)
 	unix.CloseOnExec(4)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runDeadEnd mounts the file system, if there is one, starts the leftover, passes a line of
-// stdin on to it, and ends with 5 after the next.
+// runDeadEnd mounts the file system, if there is one, and starts the leftover. It passes a line of stdin on to it, and
+// exits with 5 after the next line.
 func runDeadEnd(args []string) int {
 	name, dir := args[0], args[1]
 	cmd := leftover(CommandLine("at-dead-end", name, dir)...)
@@ -36,7 +36,7 @@ func runDeadEnd(args []string) int {
 	return 5
 }
 
-// runInDeadEnd mounts the file system, and becomes a command in its root directory.
+// runInDeadEnd mounts the file system and executes a command in its root directory.
 func runInDeadEnd(args []string) int {
 	mountServed(args[0])
 	must(unix.Chdir(args[0]))
@@ -44,8 +44,8 @@ func runInDeadEnd(args []string) int {
 	return 1
 }
 
-// runAtDeadEnd is the leftover. It says "ready" when it has what its name says, and does what
-// waits for the server, if anything, once it has read a line.
+// runAtDeadEnd is the leftover. It writes "ready" when it is in the state that its name describes. After reading a
+// line, it does what waits for the server, if anything.
 func runAtDeadEnd(args []string) int {
 	name, dir := args[0], args[1]
 	open := func(flags int) int {
@@ -81,7 +81,7 @@ func runAtDeadEnd(args []string) int {
 		m := mapped(unix.O_RDONLY, unix.PROT_READ)
 		then = func() { fmt.Println(m[programSize/2]) }
 	case "lock of its mappings":
-		// What replaces a mapping with changed pages writes them first, under mmap_lock.
+		// Before a mapping with changed pages is replaced, the pages are written, while mmap_lock is held.
 		m := mapped(unix.O_RDWR, unix.PROT_READ|unix.PROT_WRITE)
 		m[0] = 1
 		then = func() {
@@ -102,5 +102,5 @@ func runAtDeadEnd(args []string) int {
 	return forever()
 }
 
-// Silent are the names of processes of which some never answer who reads their environment.
+// Silent lists the names of processes some of which never respond to a read of their environment.
 var Silent = []string{"dead end", "program"}

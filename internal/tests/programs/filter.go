@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A refusal is a system call for which a filter gives an error instead of the kernel's answer:
-// all of its calls, or those of which an argument has a value, or any bit of it.
+// A refusal is a system call for which a filter returns an error. It applies to all calls, or to those in which an
+// argument has a certain value or any of certain bits.
 type refusal struct {
 	number uint32
 	arg    uint32 // which argument, from 0
@@ -25,7 +25,7 @@ const (
 	has = unix.BPF_JSET
 )
 
-// refusals by the names that @refuse takes.
+// refusals maps the names that @refuse accepts.
 var refusals = map[string]refusal{
 	"prctl":             {number: unix.SYS_PRCTL},
 	"subreaper":         {unix.SYS_PRCTL, 0, is, unix.PR_SET_CHILD_SUBREAPER},
@@ -54,8 +54,8 @@ var refusals = map[string]refusal{
 	"TIOCSPGRP":         {unix.SYS_IOCTL, 1, is, unix.TIOCSPGRP},
 }
 
-// load and jump are instructions of a filter; struct seccomp_data begins with the call's number, and its arguments are 64
-// bits each.
+// load and jump return instructions of a filter. struct seccomp_data begins with the number of the system call, and its
+// arguments have 64 bits each.
 func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
@@ -66,9 +66,8 @@ func jump(test uint16, value uint32, otherwise uint8) unix.SockFilter {
 
 func ret(action uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET, K: action} }
 
-// runRefuse becomes a command for which the kernel refuses system calls. The first argument
-// names them, with commas between, and behind a colon the error, which is ENOSYS if there is
-// none.
+// runRefuse executes a command for which the kernel refuses system calls. The first argument lists their names,
+// separated by commas. A colon may follow, and the error to return. The default error is ENOSYS.
 func runRefuse(args []string) int {
 	names, kind, _ := strings.Cut(args[0], ":")
 	errno := unix.ENOSYS
@@ -88,7 +87,7 @@ func runRefuse(args []string) int {
 	return becomeFiltered(append(filter, ret(unix.SECCOMP_RET_ALLOW)), args[1:])
 }
 
-// runAllow becomes a command that the kernel kills for each system call but those of the numbers in the first argument.
+// runAllow executes a command that the kernel kills at any system call whose number is not in the first argument.
 func runAllow(args []string) int {
 	filter := []unix.SockFilter{load(0)}
 	for text := range strings.SplitSeq(args[0], ",") {
@@ -99,7 +98,7 @@ func runAllow(args []string) int {
 	return becomeFiltered(append(filter, ret(unix.SECCOMP_RET_KILL_PROCESS)), args[1:])
 }
 
-// becomeFiltered executes a command under a filter, which is inherited by whatever the command starts.
+// becomeFiltered executes a command with a filter, which the command's children inherit.
 func becomeFiltered(filter []unix.SockFilter, argv []string) int {
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

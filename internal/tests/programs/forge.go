@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runForge sends a signal to PID 1 as a process that pretends to be outside of its PID namespace: see rt_sigqueueinfo(2).
+// runForge sends a signal to PID 1 and pretends to be outside of its PID namespace. See rt_sigqueueinfo(2).
 func runForge(args []string) int {
 	sig, err := strconv.Atoi(args[0])
 	must(err)

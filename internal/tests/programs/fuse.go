@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programSize is how large the file is that is served: sleep(1) and what follows it.
+// programSize is the size of the file that is served. It consists of sleep(1) and padding.
 const programSize = 8 << 20
 
-// mountServed mounts the file system of which descriptor 4 is the connection, for this thread and what it starts. The server
-// alone keeps the connection.
+// mountServed mounts the file system whose connection is descriptor 4, for this thread and its children. Only the
+// server keeps the connection open.
 func mountServed(dir string) {
 	unix.CloseOnExec(4)
 	must(unix.Unshare(unix.CLONE_NEWNS))
@@ -23,8 +23,8 @@ func mountServed(dir string) {
 	must(unix.Close(4))
 }
 
-// runFuse serves a file system with one file, "program", and a FIFO, "fifo", to who has mounted it with
-// descriptor 3. See include/uapi/linux/fuse.h of the kernel.
+// runFuse serves a file system with a file, "program", and a FIFO, "fifo", to whoever has mounted it with descriptor 3.
+// See include/uapi/linux/fuse.h in the kernel.
 func runFuse(args []string) int {
 	content, err := os.ReadFile("/bin/sleep")
 	must(err)

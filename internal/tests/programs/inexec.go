@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// healthy is a process that needs a while for its clean-up.
+// healthy returns a process that needs some time to clean up.
 func healthy(name string) *exec.Cmd {
-	// What it waits for ends with it: it is its own child.
+	// The script waits for its own child, which ends with it.
 	const script = `trap 'echo "$0 asked"; sleep 0.1; echo "$0 done"; exit' TERM; echo ready; while :; do sleep 0.1; done`
 	return leftover("/bin/sh", "-c", script, name)
 }
 
-// runInExec mounts the file system and starts a healthy process and those that get stuck, of which the
-// first one has a child. It ends with 5 after a line, or gets stuck itself.
+// runInExec mounts the file system, and starts a healthy process and those that get stuck. The first of these has a
+// child. After a line of stdin, runInExec exits with 5 or gets stuck itself.
 func runInExec(args []string) int {
 	dir, way, count := args[0], args[1], 0
 	_, _ = fmt.Sscan(args[2], &count)
@@ -36,7 +36,7 @@ func runInExec(args []string) int {
 	return 5
 }
 
-// runExecutes gets stuck, and has a child if that is given a name.
+// runExecutes gets stuck in execve(2). It starts a child first if the child has a name.
 func runExecutes(args []string) int {
 	dir, below := args[0], args[1]
 	if below != "" {

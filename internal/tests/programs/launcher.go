@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runLauncher leads a session, starts a command with its own streams and the witness, lets go of the
-// witness, says "fini PID", and waits for the command's end.
+// runLauncher leads a session and starts a command with its own streams and the witness. It closes the witness, writes
+// "fini PID", and waits for the command.
 func runLauncher(args []string) int {
 	_, _ = unix.Setsid() // see launch; it may lead one already
 	cmd := exec.Command(args[0], args[1:]...)

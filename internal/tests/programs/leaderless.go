@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runLeaderless says "ready" when its first thread has ended: a zombie of which other threads
-// live on. With an argument it ignores SIGTERM.
+// runLeaderless writes "ready" when its first thread has ended. It is then a zombie with other threads. With an
+// argument, it ignores SIGTERM.
 func runLeaderless(args []string) int {
 	if len(args) > 0 {
 		signal.Ignore(syscall.SIGTERM)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// runListen listens as each of its words says, such as "tcp 127.0.0.1:0", says "listens" with the address for
-// each and "listener" with its pid; with a user first it becomes that one before.
+// runListen listens on each of the given addresses, such as "tcp 127.0.0.1:0". It writes "listens" and each address,
+// and "listener" and its pid. If the first word is a user, it becomes that user before.
 func runListen(words []string) int {
 	if uid, err := strconv.Atoi(strings.Join(words[:min(len(words), 1)], "")); err == nil {
 		must(syscall.Setuid(uid))

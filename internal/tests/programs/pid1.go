@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runPID1 gives a new PID namespace its /proc and becomes args.
+// runPID1 mounts the /proc of a new PID namespace and executes args.
 func runPID1(args []string) int {
 	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	must(unix.Mount("proc", "/proc", "proc", 0, ""))

@@ -14,7 +14,8 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
-// family is a parent that waits for each child; a signal to either of them shows in a status. It says a line for each child.
+// family is a parent that waits for each of its children, and writes a line for each. A signal to one of them would
+// change a status.
 const family = `block 0
 	top: fork child
 	wait
@@ -28,7 +29,7 @@ const family = `block 0
 	child: bystand 2
 	exit 0`
 
-// tree leaves something that goes on in many ways.
+// tree is a process that leaves others running, in many ways.
 const tree = `fork a
 	fork snake
 	sleep 3
@@ -53,9 +54,9 @@ const tree = `fork a
 	next: sleep 1
 	goto coil`
 
-// runPidReuse is PID 1 of a namespace with few pids. For as long as it is told, some families of
-// bystanders come and go, and two workers run fini with trees that leave something. It says
-// whatever went wrong, then how many there were, and ends with status 0 if nothing is left.
+// runPidReuse is PID 1 of a namespace with few pids. For the given time, families of bystanders come and go, while two
+// workers run fini with trees that leave processes running. Then it writes what went wrong and how many there were. It
+// exits with 0 if nothing is left.
 func runPidReuse(args []string) int {
 	runtime.GOMAXPROCS(2) // no pid may be left for a thread that the runtime wants later
 	limit, fini := args[0], args[2]
@@ -107,7 +108,7 @@ func runPidReuse(args []string) int {
 		return n
 	}
 	fmt.Println("runs", sum(finis, workers))
-	// Bystanders go on until the last fini has ended, and are ended by the end of a pipe.
+	// Bystanders keep running until the last fini has ended. They exit when a pipe is closed.
 	_ = openW.Close()
 	fmt.Println("bystanders", sum(bystanders, families))
 	if left, _ := filepath.Glob("/proc/[0-9]*"); len(left) != 1 { // itself
@@ -117,7 +118,7 @@ func runPidReuse(args []string) int {
 	return 0
 }
 
-// noPidIsLeft reports whether a fini had no process or no thread because all pids were given out.
+// noPidIsLeft reports whether fini could not create a process or a thread because all pids were in use.
 func noPidIsLeft(out []byte, err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || bytes.Contains(out, []byte("temporarily unavailable")) ||
 		bytes.Contains(out, []byte("failed to create new OS thread"))

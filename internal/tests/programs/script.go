@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runScript runs a program for a machine whose instructions are raw system calls. It can fork
-// without exec, thousands of times a second, which neither a Go program nor a shell can. Lines or
-// semicolons end a statement; a word with a colon is a label. After a fork the child goes on at
-// the label and the parent with the next statement.
+// runScript runs a program for a small machine whose instructions are raw system calls. Unlike a Go program or a shell,
+// it can fork without exec, thousands of times per second. Statements end with a line feed or a semicolon, and a word
+// with a colon is a label. After a fork, the child continues at the label and the parent with the next statement.
 func runScript(args []string) int {
-	// What is forked has this one thread and may neither allocate nor be preempted.
+	// A forked process has only this thread, must not allocate memory, and must not be preempted.
 	debug.SetGCPercent(-1)
 	runtime.LockOSThread()
 	if err := assemble(args[0]); err != nil {
@@ -28,7 +27,7 @@ func runScript(args []string) int {
 	return 0
 }
 
-// machine is a program of statements, and the state of the process that runs it.
+// machine is the program as a list of statements, and the state of the process that runs it.
 var machine struct {
 	ops    []*instruction
 	pc     int
@@ -51,9 +50,9 @@ type instruction struct {
 	jumps    int
 }
 
-// The machine's instructions: what goes with each is n for a number, l for a label, and t for a
-// text up to the end of the statement. None may grow the stack: that is where a Go program looks
-// whether it is to be preempted, by a scheduler that a forked process does not have.
+// instructions lists the instructions of the machine. Their arguments are n for a number, l for a label, and t for a
+// text up to the end of the statement. None may grow the stack, because a Go program then checks whether it is to be
+// preempted, and a forked process has no scheduler.
 var instructions = map[string]instruction{
 	"fork":      {operands: "l", do: doClone},
 	"clone":     {operands: "nl", do: doClone}, // with flags of clone(2)
@@ -127,7 +126,7 @@ func assemble(text string) error {
 	return nil
 }
 
-// FillByte is the byte at an offset of what "fill" writes.
+// FillByte returns the byte that "fill" writes at an offset.
 func FillByte(at int) byte { return "0123456789abcdef\n"[at%4096%17] }
 
 // runMachine runs the program. First the signal handlers of the Go runtime go, which the processes that
@@ -230,7 +229,7 @@ func doAwait(op *instruction) int {
 
 //go:nosplit
 func doBystand(op *instruction) int {
-	// Its children's, and those of the Go runtime that it was before.
+	// Leave out the signals about its children, and those of the Go runtime that it was before.
 	machine.set = ^uint64(0) &^ (1<<(uint(unix.SIGCHLD)-1) | 1<<(uint(unix.SIGURG)-1))
 	machine.time = unix.NsecToTimespec(int64(op.n) * 1e6)
 	if _, errno := call(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&machine.set)), 0, uintptr(unsafe.Pointer(&machine.time)), 8); errno == 0 {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runSecretive takes an effective user, becomes dumpable (1) or not (0), and says its pid on descriptor 4. It stays until it is
-// sent a signal. See PR_SET_DUMPABLE in prctl(2).
+// runSecretive changes its effective user, becomes dumpable (1) or not (0), and writes its pid to descriptor 4. It runs
+// until it receives a signal. See PR_SET_DUMPABLE in prctl(2).
 func runSecretive(args []string) int {
 	user, err := strconv.Atoi(args[0])
 	must(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
-// runSignals prints "ready PID" and then each signal it gets. It ends with status
-// 7 on the signal named first, and otherwise not at all.
+// runSignals writes "ready PID" and then each signal that it receives. It exits with status 7 on the given signal, and
+// otherwise never.
 func runSignals(args []string) int {
 	c := make(chan os.Signal, 1<<14) // more than are sent before a busy machine lets this one read
 	ignored := procfs.Status(os.Getpid(), "SigIgn")
@@ -34,9 +34,8 @@ func runSignals(args []string) int {
 	return 0
 }
 
-// What a Go program as the command can't catch, or fini must not forward: KILL and STOP; CHLD,
-// which speaks of fini's own children; URG and PROF, which the runtime keeps; 32 to 34, which
-// the C library and the runtime keep.
+// Forwardable reports whether a Go program can catch a signal and fini may forward it. It excludes SIGKILL and SIGSTOP,
+// SIGCHLD, which is about fini's own children, and the signals that the C library and the Go runtime reserve.
 func Forwardable(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPROF:

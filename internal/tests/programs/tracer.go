@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runTracer traces its parent process, or the one that it is told, says "tracing" and never
-// waits; if it is told more, it continues that process whenever a signal stops it for the tracer,
-// and only its end is not waited for. Nothing but SIGKILL ends it.
+// runTracer traces its parent process, or a given one, writes "tracing", and never waits for it. With another argument,
+// it continues that process whenever a signal stops it, but does not wait for its end. Only SIGKILL ends runTracer.
 func runTracer(args []string) int {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	runtime.LockOSThread() // it is a thread that traces
