@@ -62,9 +62,9 @@ func Adopt() (*Tree, error) {
 // Close closes all descriptors of t, which are /proc and a pidfd for each process that the last Look found.
 func (t *Tree) Close() { t.tree.Close() }
 
-// Look returns the live descendants, parents before their children, without the children in except and their
-// descendants. It may miss a process that is forked, or whose parent exits, at that time, so call it until it finds
-// nothing. If /proc can't be used, it returns the children that it can find and an error.
+// Look returns the live descendants, parents before their children. It leaves out the children with the given pids, and
+// their descendants. It may miss a process that is forked, or whose parent exits, at that time, so call it until it
+// finds nothing. If /proc can't be used, it returns the children that it can find and an error.
 func (t *Tree) Look(except ...int) (found []Process, err error) {
 	view, err := t.tree.Look()
 	if err == nil && view.Nameless {
@@ -126,9 +126,9 @@ func (t *Tree) Signal(p Process, sig syscall.Signal) error { return t.tree.Signa
 // killTime is enough for a killed process to exit, unless it is in uninterruptible sleep.
 const killTime = 5 * time.Second
 
-// End sends SIGTERM and SIGCONT to all descendants except the children in except and their descendants. It waits until
-// they have exited, and sends SIGKILL after the grace period. It reaps nothing. The error names a process that can't be
-// signalled, or that is alive five seconds after SIGKILL.
+// End sends SIGTERM and SIGCONT to all descendants. It leaves out the children with the given pids, and their
+// descendants. It waits until they have exited, and sends SIGKILL after the grace period. It reaps nothing. The error
+// names a process that can't be signalled, or that is alive five seconds after SIGKILL.
 func (t *Tree) End(grace time.Duration, except ...int) error {
 	asked := map[orphans.ID]bool{}
 	until := time.Now().Add(grace)
@@ -163,11 +163,11 @@ func (t *Tree) End(grace time.Duration, except ...int) error {
 	}
 }
 
-// Reap reaps the children that have exited, without those in except, and returns their number. It does not wait for
-// live children.
+// Reap reaps all children that have exited, except those with the given pids. It returns how many it has reaped. It
+// does not wait for live children.
 //
-// except must contain the pid of each command whose exec.Cmd.Wait has not returned, because that would lose the status
-// of a child reaped by Reap. For the same reason, don't start a command during the call.
+// Pass the pid of each command whose exec.Cmd.Wait has not returned. Otherwise, Reap may take its exit status away. For
+// the same reason, don't start a command during the call.
 func (t *Tree) Reap(except ...int) (reaped int, err error) {
 	pids, err := t.tree.Children()
 	for _, pid := range pids {

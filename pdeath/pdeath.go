@@ -69,7 +69,7 @@ func (w Watch) Close() {
 }
 
 // Parent watches the process that started this one. It returns ErrGone if that process is known to have exited. Call it
-// early in main, because after the parent's exit it may take the process that has adopted this one for the parent. It
+// early in main. If the parent has exited before, Parent may watch the process that has adopted this one instead. It
 // returns another error if the parent is outside of this PID namespace or if there are no pidfds.
 func Parent() (Watch, error) {
 	pid := os.Getppid()
@@ -111,7 +111,7 @@ func Process(pid int) (Watch, error) {
 
 // Stdin watches the processes that write to standard input. The end comes when all of them have exited or closed it,
 // even if there is still data to be read. Stdin returns ErrGone for /dev/null. It returns another error for a file, a
-// datagram socket or a device, which have no end.
+// datagram socket or a device, because they have no writers to wait for.
 func Stdin() (Watch, error) {
 	err := lookAtStdin()
 	if err != nil {

@@ -55,7 +55,7 @@ func (v *variables) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 // rephrased replaces error messages of kong that are hard to understand. Each pattern is matched against the word at
 // which kong stopped, followed by \x00 and the message.
 var rephrased = []struct{ kong, fini string }{
-	// kong suggests one-letter flags for anything that looks like one, and splits multi-byte characters.
+	// kong suggests one-letter flags that have nothing to do with the word. It also splits multi-byte characters.
 	{`^(.*)\x00unknown flag --, did.*`, `cannot use "$1": want each flag as a word of its own`},
 	{`^(.*)\x00unknown flag -\x{FFFD}.*`, "unknown flag $1"},
 	{`\x00(unknown flag -[^-]), did.*`, "\x00$1"},
@@ -138,7 +138,7 @@ func NoCommand(args []string) error {
 }
 
 // misspelt returns a warning for each variable that looks like a misspelt FINI_ variable, or that another init would
-// obey. byName says that fini signals only the main child because it is called tini, for example.
+// obey. If byName is true, fini signals only the main child because it was started under a name such as tini.
 func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
 	for _, text := range environ {
 		says, meant := text, otherInits[text]

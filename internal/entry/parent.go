@@ -31,9 +31,9 @@ func (p *Parent) Find() {
 	p.check()
 }
 
-// TakeSlot makes the kernel send sig to this process when its parent exits, or only the parent's thread that forked
-// this process. Call Died when sig arrives. TakeSlot is for kernels without pidfds, and for a parent outside of the PID
-// namespace. See PR_SET_PDEATHSIG in prctl(2).
+// TakeSlot makes the kernel send sig to this process when its parent exits. The kernel also sends it when only the
+// thread that forked this process exits. Call Died when sig arrives. TakeSlot is for kernels without pidfds, and for a
+// parent outside of the PID namespace. See PR_SET_PDEATHSIG in prctl(2).
 //
 // There is only one such signal, and the parent process may have set another. TakeSlot doesn't replace SIGKILL, because
 // fini can't do what the kernel then does. If sig replaces any other signal, the caller must act on both.

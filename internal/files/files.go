@@ -48,7 +48,7 @@ func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 	return fd, nil
 }
 
-// Named returns an error if the name that fd was opened by has been removed since. A link count of 1 doesn't rule that
+// Named returns an error if fd was opened under a name that has been removed since. A link count of 1 doesn't rule that
 // out, because the name may have been a second link to another user's file. Without /proc, Named returns nil.
 func Named(fd int) error {
 	text := make([]byte, 2*unix.PathMax)

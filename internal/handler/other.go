@@ -57,8 +57,8 @@ func Take() uint64 { return caught.pending.Swap(0) }
 // Count returns 1, because the runtime doesn't count signals.
 func Count(syscall.Signal) (n int, outside bool) { return 1, true }
 
-// Origin returns no sender, because the runtime doesn't report it. It claims that the kernel sent those signals that a
-// terminal sends.
+// Origin returns no sender, because the runtime doesn't report it. kernel is true for the signals that a terminal can
+// send.
 func Origin(sig syscall.Signal) (sender int, kernel bool) {
 	return 0, sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGWINCH
 }

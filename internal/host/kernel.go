@@ -29,8 +29,8 @@ func (k *kernel) Now() time.Duration { return calls.Uptime() }
 // soon is how long after a child's exit another one is expected.
 const soon = 50 * time.Millisecond
 
-// Wait blocks until something happens, in a single poll of a single thread. If fini may not be told of an exit (see
-// blind), it returns after a second at most.
+// Wait blocks until something happens, in a single poll of a single thread. It returns after a second at most if an
+// exit might go unnoticed (see blind).
 func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	fds := k.fds[:0]
 	for _, b := range k.bonds {
@@ -116,9 +116,9 @@ func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
 // Taken adds a signal to the report.
 func (k *kernel) Taken(got life.Signal) { k.report.Signal(got.Received) }
 
-// Dropped writes a message about a signal that fini ignores. An inner fini ignores signals from others than the outer
-// fini, which is not worth a warning because "kill -- -1", for example, also signals the outer fini. With --pause, PID
-// 1 ignores signals from inside the container, and says so once.
+// Dropped writes a message about a signal that fini ignores. An inner fini ignores signals from any process but the
+// outer fini. That is not worth a warning, because "kill -- -1", for example, signals the outer fini too. With --pause,
+// PID 1 ignores signals from inside the container, and says so once.
 func (k *kernel) Dropped(got life.Signal) {
 	sender := ""
 	if name := proc.Name(got.Sender); got.Sender != 0 {

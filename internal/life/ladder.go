@@ -266,7 +266,7 @@ func (l *ladder) wasAsked(status *syscall.WaitStatus) bool {
 	return l.asked || status != nil && status.Signaled() && l.taken>>(status.Signal()-1)&1 != 0
 }
 
-// changed records that the main child was suspended or continued. If it was suspended although it has to exit, fini
+// changed is called when the main child was suspended or continued. If it was suspended although it has to exit, fini
 // continues it, because the suspension may have begun before fini sent the signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
@@ -319,7 +319,7 @@ func (l *ladder) killing(now time.Duration) action {
 		"signal; --grace sets this time", l.Grace)}
 }
 
-// sweep returns the machine for the leftovers. status is nil if the main child's exit status is not known.
+// sweep returns the machine that stops the leftovers. status is nil if the main child's exit status is not known.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules, l.records)
 	s.clears = l.Group && l.rung == killed

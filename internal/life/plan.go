@@ -57,7 +57,7 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 		return p
 	}
 	// In fini's own process group, a terminal and its shell treat the command as if fini weren't there. The first
-	// process of a container has the terminal to itself, unless its group is outside of the PID namespace, where the
+	// process of a container has the terminal to itself. If its group is outside of the PID namespace, however, the
 	// group has no number.
 	stay := (!f.Initial || f.Group == 0) && !w.Pause && f.Terminal
 	if w.Foreground != nil {

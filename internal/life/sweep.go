@@ -85,8 +85,7 @@ const (
 	// tick is the unit of orphans.Process.Start, which is rounded down.
 	tick = orphans.Tick
 
-	// If the start of a process is unknown, it is spared as clean-up for at most this long, or half of the grace
-	// period.
+	// If it is unknown when a process started, the process may be cleaning up, so it is spared for this long at most.
 	startUnknown = 5 * time.Second
 )
 
@@ -279,8 +278,8 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	}
 	var do []action
 	if e.Nameless && s.Orphans == StopPipes {
-		// Looks can't show any more whether a process holds a stream, but wait4(2) shows when there are no processes
-		// left.
+		// Without /proc, fini can't see whether a process holds a stream, but wait4(2) shows when there are no
+		// processes left.
 		s.Orphans = StopAll
 		if len(e.Found) > 0 {
 			do = append(do, say{level: Normal, text: "stopping every leftover: without /proc fini can't tell which processes " +
@@ -319,7 +318,8 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	return s.inStage(now, e, found, do)
 }
 
-// inStage does what a stage makes of a look that does not end the sweep. found are the leftovers that nobody spares.
+// inStage decides what to do in the current stage after a look, unless the sweep has ended. found contains the
+// leftovers that are not spared.
 func (s *sweep) inStage(now time.Duration, e looked, found []orphans.Process, do []action) ([]action, Machine) {
 	switch s.stage {
 	case asking:
@@ -427,8 +427,8 @@ func (s *sweep) tellSpared(found []orphans.Process) (do []action) {
 	return do
 }
 
-// setDeadline computes when the leftovers have had their time. A leftover that was asked with the command has the grace
-// period of the command.
+// setDeadline computes when the leftovers have had their time. A leftover that was asked to exit together with the
+// command has the same grace period.
 func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
 	s.deadline = s.graceEnd
 	for _, p := range found {

@@ -94,7 +94,7 @@ func (t *Tree) askMemory(found []Process) {
 	}
 }
 
-// A memory is the result of comparing a process with patterns.
+// A memory says whether the memory of a process matches some patterns.
 type memory struct {
 	matches, read bool
 	refused       bool // fini may not read it, so waiting would not help

@@ -17,8 +17,8 @@ import (
 // With a pidfd, no other process can receive the signal. There may be none, because pidfds came with Linux 5.3, a
 // filter may refuse them, and the descriptor table may be full. A child then still has its pid, because only this
 // process reaps, unless the kernel does, in which case waitid(2) tells whether the pid belongs to a child. For any
-// other process, send reads its status again. Its parent must be the same or this process. Its pid could only be reused
-// in the moment between that check and the signal.
+// other process, send reads its status again. Its parent must be the same as before, or this process. Its pid could
+// only be reused in the moment between that check and the signal.
 //
 // If a filter refuses one of the two system calls that send signals, the error is the same as for a process that fini
 // may not signal. So send tries the other one as well.

@@ -202,7 +202,7 @@ func (t *Tree) Close() {
 	t.Dir, t.ownFiles.Dir = -1, -1
 }
 
-// files reads files in /proc, for either the caller's thread or the reader.
+// The type files reads from /proc, for either the caller's thread or the reader.
 type files struct{ proc.Files }
 
 func filesIn(dir int) files { return files{proc.In(dir)} }

@@ -24,7 +24,7 @@ const (
 )
 
 // A Holding says for each standard stream of this process whether another process has it open for writing, or that this
-// is unknown. The zero Holding is unknown for both streams.
+// is unknown. The zero Holding says nothing about either stream.
 type Holding struct{ held, free Streams }
 
 // Holds returns a Holding for a process that has exactly these streams open.
@@ -52,8 +52,8 @@ func ownStream(fd int) stream {
 	return cmp.Or(stream(text), unreadable)
 }
 
-// Holders says which of some processes, found by the last Look, have the pipe of fd open for writing. unknown are those
-// that may have it open.
+// Holders says which of some processes, found by the last Look, have the pipe of fd open for writing. The result
+// unknown lists those that may have it open.
 func (t *Tree) Holders(fd int, of []Process) (holders, unknown []Process) {
 	streams := [2]stream{ownStream(fd)}
 	found := map[int]Holding{}
@@ -93,8 +93,8 @@ func mayHold(streams [2]stream) (h Holding) {
 // if an earlier look found that the process itself held none.
 func (k *kept) mayLeaveHolder() bool { return k == nil || k.facts == nil || k.facts.holds.May() != 0 }
 
-// holds returns which standard streams another process or thread has open for writing. dir is its directory in /proc.
-// Both ends of a pipe have the same link text, but the owner's bits in the link's mode show how a descriptor was
+// holds returns the standard streams that another process or thread has open for writing. dir is its directory in
+// /proc. Both ends of a pipe have the same link text, but the owner's bits in the link's mode show how a descriptor was
 // opened. /proc/PID/fdinfo shows that too, but may hang, for example for an epoll(7) instance. gone is true if the
 // process has ended. It then holds nothing, but it is unknown what it held before.
 func (f *files) holds(dir string, streams [2]stream) (h Holding, gone bool) {

@@ -58,10 +58,10 @@ func (s *surveyTime) late() bool {
 
 func (s *surveyTime) is() bool { return !s.until.IsZero() }
 
-// Survey returns what the live processes of the tree are doing, with the given variables of their environments. If
-// there are more than most, it returns those without children first, and last those with a single child, which usually
-// wait for it. more is the number of processes left out. In a tree of thousands, a Survey may miss some. It does not
-// affect what Signal may signal.
+// Survey returns what the live processes of the tree are doing, with the given variables of their environments. It
+// returns at most the given number, and in more how many are left out. Processes without children come first. Those
+// with a single child come last, because they usually wait for it. In a tree of thousands, a Survey may miss some. It
+// does not affect what Signal may signal.
 func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, 0, err

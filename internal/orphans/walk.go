@@ -26,8 +26,8 @@ type View struct {
 	// Still if Pipes is set or there are patterns.
 	Still bool
 
-	// Nameless says that there is no /proc. The look has found only children, without their names and without the
-	// streams that they hold, and may have missed new ones.
+	// Nameless is true if there is no /proc, and so no names. The look has found only children, without their names and
+	// without the streams that they hold, and may have missed new ones.
 	Nameless bool
 }
 

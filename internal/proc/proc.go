@@ -152,9 +152,9 @@ func (f *Files) ReadPids(name string) (pids []int, err error) {
 // MaxText limits how much is read from a long file.
 const MaxText = 1 << 20
 
-// Each calls visit with each part of a file, until visit returns false or limit bytes have been read. Parts end with
-// the byte end. If a part doesn't fit into the buffer or doesn't end, visit receives only its beginning, and whole is
-// false.
+// Each calls the function visit for each part of a file, until it returns false or limit bytes have been read. A part
+// ends with a given byte. If a part doesn't fit into the buffer or doesn't end, visit receives only its beginning, and
+// whole is false.
 func (f *Files) Each(name string, end byte, limit int, visit func(part []byte, whole bool) (more bool)) error {
 	fd, err := f.open(name, 0)
 	if err != nil {
@@ -188,7 +188,7 @@ func (f *Files) Each(name string, end byte, limit int, visit func(part []byte, w
 	}
 }
 
-// List calls visit with each directory entry that is a number, until visit returns false.
+// List calls the function visit for each directory entry that is a number, until it returns false.
 func (f *Files) List(name string, visit func(int) bool) error {
 	fd, err := f.open(name, unix.O_DIRECTORY)
 	if err != nil {

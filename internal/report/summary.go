@@ -92,7 +92,7 @@ func (r *Report) Annotations(level, what string) []string {
 	return annotations(level, what, r.remedy(leaks), all)
 }
 
-// An entry is the line about one process and the test that the process belongs to.
+// An entry contains a line about a process, and the name of the test that started the process.
 type entry struct{ line, during string }
 
 func annotations(level, what, remedy string, all []entry) (lines []string) {
