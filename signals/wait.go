@@ -17,7 +17,8 @@ type timer struct {
 	at    time.Duration // uptime that fd is set to
 }
 
-// poll returns the descriptor to poll until an uptime, or a timeout if the kernel provides no descriptor.
+// poll returns a descriptor that becomes readable at an uptime. If the kernel provides none, it returns a timeout
+// instead.
 func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 	if at == 0 {
 		return unix.PollFd{Fd: -1}, -1

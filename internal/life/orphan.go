@@ -90,8 +90,8 @@ func (w whom) listed(now time.Duration, e listed) (do []action) {
 // partOfGrace returns the time between two lists while fini waits for an orphan to exit.
 func (p Policy) partOfGrace() time.Duration { return max(p.OrphansGrace/partsOfGrace, tick) }
 
-// inHand reports whether fini has begun to stop a process but has not sent it SIGKILL yet. The policy may have spared the
-// process since then, for example because it has closed its stdout.
+// inHand reports whether fini has begun to stop a process but has not sent it SIGKILL yet. The policy may have spared
+// the process since then, for example because it has closed its stdout.
 func (r *Record) inHand() bool {
 	_, killed := r.had(syscall.SIGKILL)
 	return !killed && !r.spared
