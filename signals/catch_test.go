@@ -16,6 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == "@catch" {
+		runtime.LockOSThread() // the tests look at the main thread
+	}
+}
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "@catch" {
 		catcher()
@@ -30,7 +36,7 @@ var withHandler = handler.Threads == 0
 
 // catcher is the program of the tests of Catch: it says each signal that it takes, with its sender, until SIGTERM. SIGUSR1 has
 // it catch SIGCHLD, SIGHUP has it start a child and wait for its end, SIGXCPU has it take nothing before it can read
-// something. Like each program, it runs on the main thread: see package programs.
+// something. It runs on the main thread: see init.
 func catcher() {
 	var blocked unix.Sigset_t
 	blocked.Val[0] = 1 << (unix.SIGIO - 1)
