@@ -85,9 +85,8 @@ func saidLines(t *testing.T, block string) {
 		file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
 		rig.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
-			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
-				value, _ := strconv.Unquote(text.Value)
-				said.WriteString(value + "\n")
+			if n, ok := n.(ast.Expr); ok {
+				said.WriteString(literal(n) + "\n")
 			}
 			return true
 		})
@@ -100,4 +99,16 @@ func saidLines(t *testing.T, block string) {
 			t.Errorf("nothing says %q", longest)
 		}
 	}
+}
+
+// literal returns the text of a string in the source, which may be written in several parts, and "" for other expressions.
+func literal(n ast.Expr) string {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		value, _ := strconv.Unquote(n.Value)
+		return value
+	case *ast.BinaryExpr:
+		return literal(n.X) + literal(n.Y)
+	}
+	return ""
 }
