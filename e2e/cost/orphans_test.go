@@ -40,7 +40,7 @@ func TestGuardCostPerOrphan(t *testing.T) {
 		l.MustEnd(0)
 		return switches / orphans, cpu / orphans
 	}
-	rest.Typically(t, "at most 1.5 times the context switches of tini-static, and 1.6 times its CPU; 8 and 8 times on a busy machine", func() (bool, string) {
+	rest.Typically(t, "at most 2.5 times the context switches of tini-static, and 3 times its CPU; 8 and 8 times on a busy machine", func() (bool, string) {
 		var switches, cpus []float64
 		idle, all := processors(t)
 		for range rounds {
@@ -49,7 +49,7 @@ func TestGuardCostPerOrphan(t *testing.T) {
 			t.Logf("for each orphan, fini and tini-static: context switches %.2f and %.2f, CPU %.1f and %.1f µs", own, others, cpu/1000, theirs/1000)
 			switches, cpus = append(switches, own/others), append(cpus, cpu/theirs)
 		}
-		mostSwitches, mostCPU := 1.5, 1.6
+		mostSwitches, mostCPU := 2.5, 3.0
 		if i, a := processors(t); (i-idle)*3 < a-all { // less than a third is idle: where only this test runs, it is half
 			mostSwitches, mostCPU = 8, 8
 		}
