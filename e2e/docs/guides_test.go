@@ -325,13 +325,17 @@ func TestGuidesGoServer(t *testing.T) {
 	if len(code) < 4 {
 		t.Fatalf("%q", code)
 	}
-	for name, end := range map[string]string{"returns": "", "panics": `panic("over")`, "is killed": "_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)"} {
+	for name, end := range map[string]string{
+		"returns": "", "panics": `panic("over")`,
+		// fini misses the death of a parent that dies before fini's first instruction.
+		"is killed": "for err := error(os.ErrNotExist); err != nil; _, err = os.Stat(\"started\") {\n}\n_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			do := code[0] + "\n" + code[1] + "\nif " + strings.Replace(code[2], "cmd.Start()", "err := cmd.Start()", 1) +
 				"; err != nil {\nt.Fatal(err)\n}\n" + code[3] + "\n" + end
 			// fini outlives a test that is killed.
-			tr := trial{standIns: map[string]string{"server": "setsid sleep 1000 & exec sleep 1001"}, files: goTests(do),
+			tr := trial{standIns: map[string]string{"server": "setsid sleep 1000 & : >started; exec sleep 1001"}, files: goTests(do),
 				script: "exec go test ./...", later: true}
 			if end != "" {
 				tr.status = 1

@@ -65,8 +65,8 @@ func releaseDevContainer(t *testing.T, r release) {
 	rig.Run(t, "mkdir", "-p", feature)
 	rig.Run(t, "tar", "-xzf", r.file(t, "devcontainer-feature-fini.tgz"), "-C", feature)
 	const features = `"features": {"./fini": {}}`
-	if !strings.Contains(rig.ReadFile(t, "../docs/recipes.md"), features) {
-		t.Errorf("the recipe does not say %s", features)
+	if !strings.Contains(rig.ReadFile(t, "../docs/images.md"), features) {
+		t.Errorf("docs/images.md does not say %s", features)
 	}
 	rig.Put(t, filepath.Join(dir, ".devcontainer/Dockerfile"),
 		"FROM "+base+"\nRUN mkdir -p /etc /root && echo root:x:0:0::/root:/bin/sh >/etc/passwd && echo root:x:0: >/etc/group\n", 0o644)
