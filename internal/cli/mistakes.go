@@ -82,7 +82,8 @@ func (v *variables) explain(err error) error {
 	switch {
 	case len(name) > 2 && near == "-"+name:
 		return fmt.Errorf("cannot use %s: long flags have two dashes: -%s", word, word)
-	case strings.HasPrefix(near, "--no-") && near != name: // for --noshield, kong would suggest --shield
+	// kong would suggest --shield for --noshield, and nothing for --no-sheild
+	case strings.HasPrefix(near, "--no-") && near != name:
 		return fmt.Errorf("unknown flag %s, did you mean %q?", name, near)
 	}
 	text = word + "\x00" + text
@@ -101,9 +102,15 @@ func (v *variables) near(long string) string {
 		line, _ := kong.Trace(v.parser, []string{long})
 		return fmt.Sprint(line.Error)
 	}
+	known := func(long string) bool { return !strings.HasPrefix(says(long), "unknown flag") }
 	for _, exact := range []string{long, "--no-" + strings.TrimPrefix(long, "--no")} {
-		if !strings.HasPrefix(says(exact), "unknown flag") {
+		if known(exact) {
 			return exact
+		}
+	}
+	if rest, negated := strings.CutPrefix(long, "--no-"); negated && !strings.HasPrefix(rest, "no-") {
+		if meant := "--no-" + strings.TrimPrefix(v.near("--"+rest), "--"); known(meant) {
+			return meant
 		}
 	}
 	suggested := regexp.MustCompile(`"--[a-z-]{2,}"`).FindAllString(says(long), -1)

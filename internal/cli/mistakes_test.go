@@ -61,6 +61,7 @@ func TestMistakes(t *testing.T) {
 		{"fini --orphan-timeout=x x", "--orphan-timeout: cannot use \"x\": want a duration such as 500ms"},
 		{"fini --orphan-timeout=1s --orphans=leave x | FINI_ORPHANS=leave fini --orphan-timeout=1s x",
 			"--orphan-timeout stops orphans, and --orphans=leave stops nothing: want one of the two;"},
+		{"fini --no-sheild x", "unknown flag --no-sheild, did you mean \"--no-shield\"?"},
 		{"fini --noshield x", "did you mean \"--no-shield\"?"},
 		{"fini --isolate x", "unknown flag --isolate; see"},
 		{"fini -help", "cannot use -help: long flags have two dashes: --help;"},
