@@ -113,13 +113,13 @@ func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
 	return s
 }
 
-// Taken adds a signal to the report.
-func (k *kernel) Taken(got life.Signal) { k.report.Signal(got.Received) }
+// RecordSignal adds a signal to the report.
+func (k *kernel) RecordSignal(got life.Signal) { k.report.Signal(got.Received) }
 
-// Dropped writes a message about a signal that fini ignores. An inner fini ignores signals from any process but the
+// WarnIgnored writes a message about a signal that fini ignores. An inner fini ignores signals from any process but the
 // outer fini. That is not worth a warning, because "kill -- -1", for example, signals the outer fini too. With --pause,
 // PID 1 ignores signals from inside the container, and says so once.
-func (k *kernel) Dropped(got life.Signal) {
+func (k *kernel) WarnIgnored(got life.Signal) {
 	sender := ""
 	if name := proc.Name(got.Sender); got.Sender != 0 {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(cmp.Or(name, "?"), 16))
@@ -172,8 +172,8 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	return exits, none && (k.ended == 0 || !k.tree.HasEntrants())
 }
 
-// MainEnded records when the main child exited.
-func (k *kernel) MainEnded() {
+// RecordMainEnd records when the main child exited.
+func (k *kernel) RecordMainEnd() {
 	k.ended = k.Now()
 	if k.terminal >= 0 {
 		takeForeground() // so that fini receives the SIGINT of Ctrl-C while leftovers exit
@@ -282,9 +282,9 @@ func (k *kernel) failed(err error) {
 	}
 }
 
-// Exited adds an exit to the report. If killed is true, somebody other than fini killed the process with SIGKILL.
-// Exited then warns if the kernel has run out of memory.
-func (k *kernel) Exited(x reaper.Exit, killed bool) {
+// RecordExit adds an exit to the report. If killed is true, somebody other than fini killed the process with SIGKILL.
+// RecordExit then warns if the kernel has run out of memory.
+func (k *kernel) RecordExit(x reaper.Exit, killed bool) {
 	k.report.Reaped(x)
 	if !killed {
 		return

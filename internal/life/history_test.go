@@ -114,7 +114,7 @@ func eventText(e event) string {
 			names = append(names, p.Name)
 		}
 		add(true, "looked: %s", strings.Join(names, " "))
-		add(!e.Still, "not still")
+		add(!e.Complete, "not complete")
 		add(e.Nameless, "nameless")
 		add(e.err != nil, "%v", e.err)
 	default:

@@ -35,9 +35,9 @@ func (measure) do(l *Loop) {
 	l.queue = append(l.queue, measured{Traffic: traffic, unread: l.Unread(), err: err})
 }
 
-// measured evaluates a look for --idle. A command does not count as idle if it is suspended, if fini can't look at it,
-// or if there is something for it to read.
-func (l *ladder) measured(now time.Duration, e measured) (do []action) {
+// onMeasured evaluates a look for --idle. A command does not count as idle if it is suspended, if fini can't look at
+// it, or if there is something for it to read.
+func (l *ladder) onMeasured(now time.Duration, e measured) (do []action) {
 	s := &l.standstill
 	if l.rung != running {
 		return nil
@@ -51,7 +51,7 @@ func (l *ladder) measured(now time.Duration, e measured) (do []action) {
 		do = append(do, say{level: Normal, text: fmt.Sprintf("%v; --idle has no effect until this changes", e.err)})
 	}
 	if s.looks >= idleLooks && e.unread == 0 {
-		return append(do, l.stop(now, stop{why: WentIdle})...)
+		return append(do, l.onStop(now, stop{why: WentIdle})...)
 	}
 	return append(do, wake{l.lookIdle()})
 }

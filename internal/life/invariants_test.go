@@ -342,7 +342,7 @@ var invariants = []struct {
 			}
 		}
 		got, isSignal := x.event.(Signal)
-		cancels := isSignal && len(signals) > 0 && got.Signal != syscall.SIGHUP && r.asks(got)&startsKillAfter != 0
+		cancels := isSignal && len(signals) > 0 && got.Signal != syscall.SIGHUP && r.requestOf(got)&startsKillAfter != 0
 		switch {
 		case stops.fromWithin():
 			wanted := stops != StdinClosed || r.Reports
@@ -467,7 +467,7 @@ func (x fact) asks() bool { return x.sig == syscall.SIGTERM && x.way == bySend }
 // kills reports whether SIGKILL goes to somebody, but for the rest of the group of a command that had to be killed.
 func (x fact) kills(w *world) bool {
 	s, ok := x.by.machine.(*sweep)
-	return x.sig == syscall.SIGKILL && !w.isCleared(x.to) && !(x.to.mark.cleared && ok && s.clears)
+	return x.sig == syscall.SIGKILL && !w.isCleared(x.to) && !(x.to.mark.cleared && ok && s.killsGroup)
 }
 
 // isCleared reports whether a process is of the command's group, and the command had to be killed.

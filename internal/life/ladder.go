@@ -14,7 +14,7 @@ import (
 //	rung      event     where it leads
 //	running   stop      closing, at the end of stdin; heeding, in a job whose parent has died, unless --linger is 0;
 //	                    otherwise stopping
-//	          signal    stopping, if the signal starts --kill-after or --stop-within: see asks
+//	          signal    stopping, if the signal starts --kill-after or --stop-within: see requestOf
 //	          measured  stopping, if eight looks of --idle in a row found no change
 //	heeding   elapsed   stopping, after --linger, but at most sameEnd
 //	          stop      stopping, unless it is the end of stdin
@@ -50,15 +50,15 @@ type ladder struct {
 	killBy     time.Duration // uptime when --kill-after is over, or 0 if no signal has started it
 	leftUnread int           // unread bytes of stdin when last checked
 
-	further     []syscall.Signal // remaining --stop-signals, which fini sends at intervals of --grace
-	stopReason  Reason           // why fini stops the command
-	timedOut    bool             // --timeout or --idle has stopped the command
-	standstill  standstill
-	isSuspended bool   // the main child is suspended by a signal
-	asked       bool   // a signal has asked the command to exit: see startsKillAfter
-	taken       uint64 // signals received, and what --rewrite makes of them; bit n-1 is signal n
-	ends        bool   // --stop-within is counting
-	surveyed    bool
+	further           []syscall.Signal // remaining --stop-signals, which fini sends at intervals of --grace
+	stopReason        Reason           // why fini stops the command
+	timedOut          bool             // --timeout or --idle has stopped the command
+	standstill        standstill
+	isSuspended       bool   // the main child is suspended by a signal
+	asked             bool   // a signal has asked the command to exit: see startsKillAfter
+	taken             uint64 // signals received, and what --rewrite makes of them; bit n-1 is signal n
+	stopWithinStarted bool   // --stop-within is counting
+	surveyed          bool
 	// stop signal for a reason that overrules; fini ignores the same signal from outside for the time sameEnd
 	expectedDuplicate syscall.Signal
 }
@@ -68,19 +68,19 @@ func newLadder(r Rules, known *records) *ladder { return &ladder{Rules: r, recor
 func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
 	case Signal:
-		do = l.received(now, e)
+		do = l.onSignal(now, e)
 	case stop:
-		do = l.stop(now, e)
+		do = l.onStop(now, e)
 	case reaped:
-		return l.reaped(now, e)
+		return l.onReaped(now, e)
 	case elapsed:
-		return l.elapsed(now, e.unread)
+		return l.onElapsed(now, e.unread)
 	case measured:
-		do = l.measured(now, e)
+		do = l.onMeasured(now, e)
 	case listed:
-		do = whom{l.Rules, l.records}.listed(now, e)
+		do = whom{l.Rules, l.records}.onListed(now, e)
 	case looked:
-		do = whom{l.Rules, l.records}.foundOrphans(now, e)
+		do = whom{l.Rules, l.records}.stopOrphans(now, e)
 	case late:
 		l.deadline += e.by
 		if l.killBy != 0 {
@@ -94,7 +94,7 @@ func (l *ladder) stops() bool { return l.rung != running }
 
 func (l *ladder) bounded() (end *time.Duration, keeps, waits time.Duration) {
 	switch {
-	case !l.ends || l.rung == running:
+	case !l.stopWithinStarted || l.rung == running:
 		return nil, 0, 0
 	case l.rung == killed:
 		return &l.deadline, 4, 1
@@ -104,25 +104,25 @@ func (l *ladder) bounded() (end *time.Duration, keeps, waits time.Duration) {
 	return &l.deadline, partsOfReserve, time.Duration(1 + len(l.further))
 }
 
-func (l *ladder) received(now time.Duration, got Signal) (do []action) {
-	sig, asks := l.rewritten(got.Signal), l.asks(got)
+func (l *ladder) onSignal(now time.Duration, got Signal) (do []action) {
+	sig, request := l.rewritten(got.Signal), l.requestOf(got)
 	if sig != 0 && !got.OfTree {
 		l.taken |= 1<<(got.Signal-1) | 1<<(sig-1)
 	}
 	switch {
-	case sig == 0, l.hasHad(got), l.rung == killed: // on the last rung, SIGKILL has been sent already
+	case sig == 0, l.reachedCommand(got), l.rung == killed: // on the last rung, SIGKILL has been sent already
 		return nil
 	case sig == l.expectedDuplicate:
 		l.expectedDuplicate = 0
-		if l.main.hadRecently(now, sig) {
+		if l.main.wasSentRecently(now, sig) {
 			return nil // it was sent to the process group of the dead parent
 		}
 	}
 	do = append(do, forward{sig: sig})
-	if asks&terminates != 0 {
-		do = append(do, l.letGoOn()...)
+	if request&terminates != 0 {
+		do = append(do, l.continueMain()...)
 	}
-	if asks&startsKillAfter == 0 {
+	if request&startsKillAfter == 0 {
 		return do
 	}
 	l.asked = true
@@ -132,8 +132,8 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 	if l.KillAfter > 0 && (l.rung == running || l.rung == closing && l.killBy == 0) {
 		l.killBy = now + l.KillAfter
 	}
-	starts := l.StopWithin > 0 && asks&startsStopWithin != 0
-	l.ends = l.ends || starts
+	starts := l.StopWithin > 0 && request&startsStopWithin != 0
+	l.stopWithinStarted = l.stopWithinStarted || starts
 	switch {
 	case l.rung == closing: // this signal takes the place of the stop signal
 		do = append(do, l.endIn(now, l.Grace)...)
@@ -147,8 +147,8 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 	return do
 }
 
-// letGoOn continues a suspended main child, because it could not react to a signal otherwise.
-func (l *ladder) letGoOn() []action {
+// continueMain continues a suspended main child, because it could not react to a signal otherwise.
+func (l *ladder) continueMain() []action {
 	if !l.isSuspended {
 		return nil
 	}
@@ -156,20 +156,20 @@ func (l *ladder) letGoOn() []action {
 	return []action{forward{sig: syscall.SIGCONT}}
 }
 
-// stop moves to another rung for a reason that is not a signal.
-func (l *ladder) stop(now time.Duration, e stop) []action {
+// onStop moves to another rung for a reason that is not a signal.
+func (l *ladder) onStop(now time.Duration, e stop) []action {
 	why := e.why
 	if why.overrules() {
 		l.Orphans = StopAll
 	}
 	l.timedOut = l.timedOut || why == TimedOut || why == WentIdle
-	l.ends = true
+	l.stopWithinStarted = true
 	switch {
 	case why == StdinClosed && (l.rung == running ||
 		l.rung == stopping && l.stopReason == NotEnded && now+l.Grace < l.killBy):
 		l.leftUnread = e.unread
 		return append([]action{say{level: Detail, text: "waiting for the command", why: why}},
-			l.onFor(closing, now, l.Grace)...)
+			l.enterFor(closing, now, l.Grace)...)
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a Ctrl-C has killed the parent process, the command has received SIGINT too, and may exit.
 		after := min(l.Linger, sameEnd)
@@ -182,12 +182,13 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 		l.rung == killed:
 		return nil
 	}
-	return l.climb(now, why)
+	return l.sendStopSignal(now, why)
 }
 
-// climb sends the stop signal and waits for the main child to exit. If the parent process has died, and the same signal
-// has just been forwarded, climb doesn't send it again. Otherwise it does, because that signal may have had a purpose.
-func (l *ladder) climb(now time.Duration, why Reason) []action {
+// sendStopSignal sends the stop signal and waits for the main child to exit. If the parent process has died, and the
+// same signal has just been forwarded, sendStopSignal doesn't send it again. Otherwise it does, because that signal
+// may have had a purpose.
+func (l *ladder) sendStopSignal(now time.Duration, why Reason) []action {
 	l.stopReason = why
 	do := []action{say{level: Normal, text: "stopping the command", why: why}}
 	if !why.overrules() {
@@ -203,11 +204,11 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	switch {
 	case !why.overrules():
 		do = append(do, forward{sig: sig})
-	case !l.main.hadRecently(now, sig): // unless whoever killed the parent process has sent it already
+	case !l.main.wasSentRecently(now, sig): // unless whoever killed the parent process has sent it already
 		l.expectedDuplicate = sig
 		do = append(do, forward{sig: sig})
 	}
-	do = append(do, l.letGoOn()...)
+	do = append(do, l.continueMain()...)
 	if why.overrules() {
 		do = append(do, l.survey(why)...)
 	}
@@ -229,10 +230,10 @@ func (l *ladder) survey(why Reason) []action {
 	return []action{survey{why, named}}
 }
 
-func (l *ladder) endIn(now, after time.Duration) []action { return l.onFor(stopping, now, after) }
+func (l *ladder) endIn(now, after time.Duration) []action { return l.enterFor(stopping, now, after) }
 
-// onFor moves to a rung for the given time, or until --kill-after if that is sooner.
-func (l *ladder) onFor(rung rung, now, after time.Duration) []action {
+// enterFor moves to a rung for the given time, or until --kill-after if that is sooner.
+func (l *ladder) enterFor(rung rung, now, after time.Duration) []action {
 	if l.killBy != 0 {
 		after = min(after, max(l.killBy-now, 0))
 	}
@@ -243,7 +244,7 @@ func (l *ladder) onFor(rung rung, now, after time.Duration) []action {
 // isOverdue reports whether --kill-after is over.
 func (l *ladder) isOverdue(now time.Duration) bool { return l.killBy != 0 && now >= l.killBy }
 
-func (l *ladder) reaped(now time.Duration, e reaped) (do []action, next Machine) {
+func (l *ladder) onReaped(now time.Duration, e reaped) (do []action, next Machine) {
 	for _, status := range e.main {
 		do = append(do, l.changed(now, status)...)
 	}
@@ -270,30 +271,31 @@ func (l *ladder) wasAsked(status *syscall.WaitStatus) bool {
 // continues it, because the suspension may have begun before fini sent the signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
-	hasToExit := slices.ContainsFunc(l.main.Sent,
-		func(s Sent) bool { return l.asksBy(s.Sig)&terminates != 0 && l.main.hadRecently(now, s.Sig) })
+	hasToExit := slices.ContainsFunc(l.main.Sent, func(s Sent) bool {
+		return l.requestBy(s.Sig)&terminates != 0 && l.main.wasSentRecently(now, s.Sig)
+	})
 	if l.rung == stopping || hasToExit {
-		return l.letGoOn()
+		return l.continueMain()
 	}
 	return nil
 }
 
-func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
+func (l *ladder) onElapsed(now time.Duration, unread int) ([]action, Machine) {
 	switch {
 	case l.rung == running && l.Idle > 0:
 		return []action{measure{}}, l
 	// the command can't notice the end before it has read the last byte
 	case l.rung == closing && now >= l.deadline && unread < l.leftUnread && !l.isOverdue(now):
 		l.leftUnread = unread
-		return l.onFor(closing, now, l.Grace), l
+		return l.enterFor(closing, now, l.Grace), l
 	case l.rung == closing && now >= l.deadline && !l.isOverdue(now):
-		return l.climb(now, StdinClosed), l
+		return l.sendStopSignal(now, StdinClosed), l
 	case l.rung == heeding && now >= l.deadline:
-		return l.climb(now, ParentDied), l
+		return l.sendStopSignal(now, ParentDied), l
 	case l.rung == stopping && now >= l.deadline && len(l.further) > 0 && !l.isOverdue(now):
 		sig := l.further[0]
 		l.further = l.further[1:]
-		return append(append([]action{forward{sig: sig}}, l.letGoOn()...), l.endIn(now, l.Grace)...), l
+		return append(append([]action{forward{sig: sig}}, l.continueMain()...), l.endIn(now, l.Grace)...), l
 	case (l.rung == stopping || l.rung == closing) && now >= l.deadline:
 		l.rung, l.deadline = killed, now+killedBound
 		// Kill only the main child, so that other processes of the group still have the time of --linger to clean up.
@@ -302,7 +304,7 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 		// The main child is still alive after SIGKILL, so treat it as a leftover, and ask the others to exit now.
 		s := l.sweep(nil)
 		s.Orphans = StopAll
-		return s.ask()
+		return s.proceed()
 	}
 	return nil, l
 }
@@ -322,7 +324,7 @@ func (l *ladder) killing(now time.Duration) action {
 // sweep returns the machine that stops the leftovers. status is nil if the main child's exit status is not known.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules, l.records)
-	s.clears = l.Group && l.rung == killed
+	s.killsGroup = l.Group && l.rung == killed
 	switch {
 	case l.timedOut:
 		s.result = Result{Code: exitTimedOut}

@@ -133,7 +133,7 @@ type Identity struct {
 	Job     int  // process group of the job that fini and the command share; 0 if the command has its own group
 	Outer   int  // pid of the outer fini, if this is the inner fini
 
-	Ignored []syscall.Signal // signals that were ignored when fini started, and so in the command: see asksBy
+	Ignored []syscall.Signal // signals that were ignored when fini started, and so in the command: see requestBy
 }
 
 // OutsideJob is the value of Identity.Job if the process group is outside of the PID namespace and has no number.

@@ -116,7 +116,7 @@ func where(m Machine) string {
 	return "over"
 }
 
-func found(p ...orphans.Process) looked   { return looked{View: orphans.View{Found: p, Still: true}} }
+func found(p ...orphans.Process) looked   { return looked{View: orphans.View{Found: p, Complete: true}} }
 func unstill(p ...orphans.Process) looked { return looked{View: orphans.View{Found: p}} }
 func blind(p ...orphans.Process) looked {
 	return looked{View: orphans.View{Found: p, Nameless: true}}
@@ -862,7 +862,7 @@ func TestWhatSignalsAskFor(t *testing.T) {
 	const all = startsKillAfter | startsStopWithin | endsWaiting | endsPause | asksLeftover | ignoredFromInside | terminates
 	for _, c := range []struct {
 		got  Signal
-		want asks
+		want request
 	}{
 		{signal(syscall.SIGTERM), all},
 		{signal(syscall.SIGINT), all&^(startsStopWithin|asksLeftover) | asksUnlessIgnored},
@@ -877,27 +877,27 @@ func TestWhatSignalsAskFor(t *testing.T) {
 		{signal(syscall.SIGWINCH), 0},
 		{signal(rtmin3), endsPause | ignoredFromInside},
 	} {
-		check.Equal(t, fmt.Sprintf("what %+v asks for", c.got), r.asks(c.got), c.want)
+		check.Equal(t, fmt.Sprintf("what %+v asks for", c.got), r.requestOf(c.got), c.want)
 	}
 	r.StopSignals, r.Rewrite[syscall.SIGTERM], r.Rewrite[syscall.SIGINT] = nil, syscall.SIGQUIT, 0
-	check.Equal(t, "what SIGQUIT asks for", r.asks(signal(syscall.SIGQUIT)), endsWaiting|endsPause|ignoredFromInside|terminates)
-	check.Equal(t, "what SIGTERM asks for as SIGQUIT", r.asks(signal(syscall.SIGTERM)), all)
-	check.Equal(t, "what SIGINT asks for that is dropped", r.asks(signal(syscall.SIGINT)), asks(0))
+	check.Equal(t, "what SIGQUIT asks for", r.requestOf(signal(syscall.SIGQUIT)), endsWaiting|endsPause|ignoredFromInside|terminates)
+	check.Equal(t, "what SIGTERM asks for as SIGQUIT", r.requestOf(signal(syscall.SIGTERM)), all)
+	check.Equal(t, "what SIGINT asks for that is dropped", r.requestOf(signal(syscall.SIGINT)), request(0))
 	r.Ignored = []syscall.Signal{syscall.SIGHUP}
-	check.Equal(t, "what a hang-up asks for that is ignored", r.asks(byKernel(syscall.SIGHUP)), asks(0))
+	check.Equal(t, "what a hang-up asks for that is ignored", r.requestOf(byKernel(syscall.SIGHUP)), request(0))
 
 	r = defaults()
 	r.Pause, r.Initial = true, true
 	outside := signal(syscall.SIGTERM)
 	outside.Outside = true
-	check.Equal(t, "what SIGTERM asks a sandbox for", r.asks(outside), all)
-	check.Equal(t, "what SIGTERM from inside asks a sandbox for", r.asks(signal(syscall.SIGTERM)), ignoredFromInside)
-	check.Equal(t, "what SIGUSR1 from inside asks a sandbox for", r.asks(signal(syscall.SIGUSR1)), asks(0))
+	check.Equal(t, "what SIGTERM asks a sandbox for", r.requestOf(outside), all)
+	check.Equal(t, "what SIGTERM from inside asks a sandbox for", r.requestOf(signal(syscall.SIGTERM)), ignoredFromInside)
+	check.Equal(t, "what SIGUSR1 from inside asks a sandbox for", r.requestOf(signal(syscall.SIGUSR1)), request(0))
 
 	early, late := entry.Sleeper{}, entry.Sleeper{Main: 1, Job: 1}
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		if bit := uint64(1) << (sig - 1); sig != syscall.SIGCHLD {
-			check.Equal(t, fmt.Sprintf("that signal %d ends a fini that begins", sig), early.Takes()&bit != 0, askedBy[sig]&terminates != 0)
+			check.Equal(t, fmt.Sprintf("that signal %d ends a fini that begins", sig), early.Takes()&bit != 0, requests[sig]&terminates != 0)
 			check.Equal(t, fmt.Sprintf("that signal %d suspends a job", sig), late.Takes()&bit == 0, slices.Contains(suspending, sig))
 		}
 	}
@@ -922,7 +922,7 @@ func TestInTheJobsGroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, sig := range all {
-				got := Identity{Job: 50, Leader: c.leads}.hasHad(c.comes(sig))
+				got := Identity{Job: 50, Leader: c.leads}.reachedCommand(c.comes(sig))
 				check.Equal(t, fmt.Sprintf("the command has had signal %d", sig), got, i < c.had)
 			}
 		})

@@ -21,12 +21,12 @@ type Kernel interface {
 	Wait(until time.Duration, main bool) Woken
 	// Reap collects the children that have exited, stopped or continued. none is true if no other child is left.
 	Reap() (exits []reaper.Exit, none bool)
-	// Exited records a child that was reaped. If killed is true, somebody other than fini killed it with SIGKILL.
-	Exited(x reaper.Exit, killed bool)
-	MainEnded() // records that the main child has exited
+	// RecordExit records a child that was reaped. If killed is true, somebody other than fini killed it with SIGKILL.
+	RecordExit(x reaper.Exit, killed bool)
+	RecordMainEnd() // records that the main child has exited
 
-	Taken(got Signal)   // records a signal that fini has received
-	Dropped(got Signal) // warns about a signal that fini ignores
+	RecordSignal(got Signal) // records a signal that fini has received
+	WarnIgnored(got Signal)  // warns about a signal that fini ignores
 	// counts what was read and written by processes with standard input
 	Traffic() (orphans.Traffic, error)
 	Unread() int // counts unread bytes of standard input, if Wait watches it
@@ -77,17 +77,17 @@ type Loop struct {
 	result  Result
 
 	*records
-	watched    bool          // Wait watches the main child's pidfd until it has ended
-	mainGone   bool          // the last Wait has seen the main child's exit
-	hasDropped bool          // Dropped has been called: see Take
-	mustReap   bool          // there may be children to reap
-	timeout    time.Duration // uptime when --timeout is over; 0 for never, as in the next fields
-	wake       time.Duration // when to send elapsed to the machine
-	listAt     time.Duration // when to send listed to the machine
-	listAfter  time.Duration // how long before that the machine has asked for it
-	why        Reason        // the first reason why fini has stopped anything
-	seen       time.Duration // uptime when the loop last looked at the clock
-	slice      time.Duration // longest sleep during the wait for wake, if more than shortSlice
+	watched   bool          // Wait watches the main child's pidfd until it has ended
+	mainGone  bool          // the last Wait has seen the main child's exit
+	hasWarned bool          // WarnIgnored has been called: see Accept
+	mustReap  bool          // there may be children to reap
+	timeout   time.Duration // uptime when --timeout is over; 0 for never, as in the next fields
+	wake      time.Duration // when to send elapsed to the machine
+	listAt    time.Duration // when to send listed to the machine
+	listAfter time.Duration // how long before that the machine has asked for it
+	why       Reason        // the first reason why fini has stopped anything
+	seen      time.Duration // uptime when the loop last looked at the clock
+	slice     time.Duration // longest sleep during the wait for wake, if more than shortSlice
 }
 
 // If a container is paused while fini waits for the command to exit, fini must not kill the command as soon as the
@@ -135,14 +135,14 @@ func newLoop(k Kernel, rules Rules, main int) *Loop {
 func NewHeir(k Kernel, rules Rules, main int, result Result, asked time.Duration) *Loop {
 	l := newLoop(k, rules, main)
 	if asked != 0 && rules.StopWithin > 0 &&
-		rules.asks(Signal{Received: signals.Received{Signal: syscall.SIGTERM}})&startsStopWithin != 0 {
+		rules.requestOf(Signal{Received: signals.Received{Signal: syscall.SIGTERM}})&startsStopWithin != 0 {
 		l.stopBy = max(asked+rules.StopWithin, k.Now()+rules.reserve())
 	}
 	s := newSweep(rules, l.records)
 	s.Orphans, s.result = StopAll, result
 	s.OrphansGrace = s.Grace // because the heir stops the command too
 	if l.machine = s; !l.collect().none {
-		l.todo, l.machine = s.ask(say{level: Normal, text: "stopping the command: the inner fini was killed"})
+		l.todo, l.machine = s.proceed(say{level: Normal, text: "stopping the command: the inner fini was killed"})
 	}
 	return l
 }
@@ -191,7 +191,7 @@ func (l *Loop) wait() {
 	woken := l.Wait(l.next(), l.watched && !l.main.Ended)
 	now := l.tick()
 	for _, got := range woken.Signals {
-		l.Take(got)
+		l.Accept(got)
 	}
 	for _, why := range woken.Stop {
 		l.Stop(why)
@@ -314,7 +314,7 @@ func (l *Loop) collect() (e reaped) {
 			continue
 		}
 		l.killedAtOnce(x, l.Now())
-		l.Exited(x, (isMain || leftovers) && l.killedByOthers(x))
+		l.RecordExit(x, (isMain || leftovers) && l.killedByOthers(x))
 		switch {
 		case isMain:
 			l.main.reaped = true
@@ -343,7 +343,7 @@ func (l *Loop) exited(e reaped) {
 func (l *Loop) mainEnded() {
 	if !l.main.Ended {
 		l.main.Ended = true
-		l.MainEnded()
+		l.RecordMainEnd()
 	}
 }
 
@@ -402,7 +402,7 @@ func (a tell) do(l *Loop) {
 	l.Tell(a.process, a.what, a.spared, a.quietly, a.top, of)
 }
 
-func (a ignore) do(l *Loop) { l.Dropped(a.Signal) }
+func (a ignore) do(l *Loop) { l.WarnIgnored(a.Signal) }
 
 func (noMain) do(l *Loop) { l.mainEnded() }
 

@@ -63,9 +63,9 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 }
 
 func (k *script) Exit(end End)                                  { k.note("exit %d", end.Status()) }
-func (k *script) MainEnded()                                    { k.note("main ended") }
-func (k *script) Taken(Signal)                                  {}
-func (k *script) Dropped(got Signal)                            { k.note("dropped %d", got.Signal) }
+func (k *script) RecordMainEnd()                                { k.note("main ended") }
+func (k *script) RecordSignal(Signal)                           {}
+func (k *script) WarnIgnored(got Signal)                        { k.note("dropped %d", got.Signal) }
 func (k *script) Unread() int                                   { return 0 }
 func (k *script) Look() (orphans.View, error)                   { k.note("look"); return orphans.View{}, nil }
 func (k *script) IncludeEarlier()                               { k.note("include") }
@@ -78,7 +78,7 @@ func (k *script) Traffic() (orphans.Traffic, error)                             
 func (k *script) Tell(_ orphans.Process, _, _ string, _ bool, _ int, _ *Record) {}
 func (k *script) Children() ([]int, error)                                      { return nil, nil }
 
-func (k *script) Exited(x reaper.Exit, killed bool) {
+func (k *script) RecordExit(x reaper.Exit, killed bool) {
 	if killed {
 		k.killed = append(k.killed, x.Pid)
 	}
@@ -254,7 +254,7 @@ func TestWhoseSignalsAreTaken(t *testing.T) {
 		k := &script{}
 		l := newLoop(k, Rules{Identity: Identity{Outer: c.outer}}, mainPid)
 		for _, got := range c.got {
-			l.Take(got)
+			l.Accept(got)
 		}
 		check.Equal(t, name, strings.Join(k.calls, ", "), c.want)
 		check.Equal(t, name+", how many are taken", len(l.queue), c.taken)

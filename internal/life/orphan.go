@@ -45,8 +45,8 @@ func (p Policy) lookForOrphans() time.Duration { return p.OrphanTimeout / 2 }
 
 func (a list) do(l *Loop) { l.listAfter, l.listAt = a.after, l.Now()+a.after }
 
-// listed handles a list of fini's children. It asks for a look if an orphan is due.
-func (w whom) listed(now time.Duration, e listed) (do []action) {
+// onListed handles a list of fini's children. It asks for a look if an orphan is due.
+func (w whom) onListed(now time.Duration, e listed) (do []action) {
 	if e.err != nil {
 		if !w.saidBlind {
 			w.saidBlind = true
@@ -93,13 +93,13 @@ func (p Policy) partOfGrace() time.Duration { return max(p.OrphansGrace/partsOfG
 // inHand reports whether fini has begun to stop a process but has not sent it SIGKILL yet. The policy may have spared
 // the process since then, for example because it has closed its stdout.
 func (r *Record) inHand() bool {
-	_, killed := r.had(syscall.SIGKILL)
+	_, killed := r.wasSent(syscall.SIGKILL)
 	return !killed && !r.spared
 }
 
 // timeLeft returns how long an orphan may still take to exit, if it was asked to.
 func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked bool) {
-	term, asked := of.had(syscall.SIGTERM)
+	term, asked := of.wasSent(syscall.SIGTERM)
 	end := term.At + w.OrphansGrace
 	if term.Group {
 		end = w.keeps(term)
@@ -107,9 +107,9 @@ func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked
 	return max(end-now, w.OrphansGrace-of.waited), asked
 }
 
-// foundOrphans handles a look at the tree while the command runs. It returns the actions that stop orphans whose time
+// stopOrphans handles a look at the tree while the command runs. It returns the actions that stop orphans whose time
 // is up.
-func (w whom) foundOrphans(now time.Duration, e looked) (do []action) {
+func (w whom) stopOrphans(now time.Duration, e looked) (do []action) {
 	if w.OrphanTimeout == 0 || e.err != nil || e.Nameless {
 		return nil
 	}
@@ -151,14 +151,14 @@ func (w whom) foundOrphans(now time.Duration, e looked) (do []action) {
 			over[p.Pid] = asked && left <= 0
 		}
 		if over[p.Pid] && !slices.Contains(refused, p.Pid) {
-			do = append(do, w.strike(p, tops[p.Pid])...)
+			do = append(do, w.killOne(p, tops[p.Pid])...)
 		}
 	}
 	for _, p := range w.holdersFirst(mine) {
 		if over[p.Pid] || cleansUp[p.Pid] {
 			continue
 		}
-		more, _ := w.question(now, p, false, tops[p.Pid])
+		more, _ := w.askToExit(now, p, false, tops[p.Pid])
 		do, asks = append(do, more...), asks || len(more) > 0
 	}
 	if asks {

@@ -65,7 +65,7 @@ func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 			continue
 		}
 		none = false
-		if _, asked := p.of(q).had(syscall.SIGTERM); asked {
+		if _, asked := p.of(q).wasSent(syscall.SIGTERM); asked {
 			continue
 		}
 		do = append(do, say{level: Detail, text: fmt.Sprintf("stopping %d (%s), from before fini", q.Pid, q.Name)},

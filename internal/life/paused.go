@@ -10,7 +10,7 @@ import (
 // leftovers of a command.
 //
 //	state    event   where it leads
-//	pausing  signal  the sweep, if the signal ends the pause: see asks. PID 1 ignores signals from inside
+//	pausing  signal  the sweep, if the signal ends the pause: see requestOf. PID 1 ignores signals from inside
 //	         stop    the sweep, if the reason overrules --orphans
 type paused struct {
 	Rules
@@ -21,17 +21,17 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	p.OrphansGrace = p.Grace // --orphans-grace is for leftovers of a command
 	switch e := e.(type) {
 	case Signal:
-		switch asks := p.asks(e); {
-		case asks&endsPause != 0: // stops everything that fini has inherited, even with --orphans=wait
+		switch request := p.requestOf(e); {
+		case request&endsPause != 0: // stops everything that fini has inherited, even with --orphans=wait
 			return newSweep(p.Rules, p.records).begin(now, false, noMain{},
 				say{level: Normal, text: "ending the pause: " + signals.Name(e.Signal)})
-		case asks == ignoredFromInside:
+		case request == ignoredFromInside:
 			return p.ignore(e), p
 		}
 	case listed:
-		return whom(p).listed(now, e), p
+		return whom(p).onListed(now, e), p
 	case looked:
-		return whom(p).foundOrphans(now, e), p
+		return whom(p).stopOrphans(now, e), p
 	case stop:
 		if e.why.overrules() {
 			p.Orphans = StopAll

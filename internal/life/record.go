@@ -55,8 +55,8 @@ func (r *Record) note(sig syscall.Signal, now time.Duration, group bool) {
 	r.Sent[i].At, r.Sent[i].Group = now, r.Sent[i].Group || group
 }
 
-// had returns the signal if it was sent to the process. For a nil Record, ok is false.
-func (r *Record) had(sig syscall.Signal) (s Sent, ok bool) {
+// wasSent returns the signal if it was sent to the process. For a nil Record, ok is false.
+func (r *Record) wasSent(sig syscall.Signal) (s Sent, ok bool) {
 	if r != nil {
 		for _, s := range r.Sent {
 			if s.Sig == sig {
@@ -67,11 +67,11 @@ func (r *Record) had(sig syscall.Signal) (s Sent, ok bool) {
 	return s, false
 }
 
-// hadRecently reports whether fini has sent the main child the same signal less than sameEnd ago. That signal is part
-// of the same stop, because whoever killed the parent process has probably signalled fini too. An older signal had
-// another purpose, such as a reload.
-func (r *Record) hadRecently(now time.Duration, sig syscall.Signal) bool {
-	s, ok := r.had(sig)
+// wasSentRecently reports whether fini has sent the main child the same signal less than sameEnd ago. That signal is
+// part of the same stop, because whoever killed the parent process has probably signalled fini too. An older signal
+// had another purpose, such as a reload.
+func (r *Record) wasSentRecently(now time.Duration, sig syscall.Signal) bool {
+	s, ok := r.wasSent(sig)
 	return ok && now-s.At <= sameEnd
 }
 
@@ -111,32 +111,32 @@ func (r *records) leftover(p orphans.Process) *Record {
 		found = &Record{Pid: p.Pid, Start: p.Start}
 		r.leftovers[p.Pid] = found
 	}
-	if _, had := found.had(syscall.SIGTERM); !had && r.hadWithGroup(p, syscall.SIGTERM) {
-		term, _ := r.main.had(syscall.SIGTERM)
+	if _, had := found.wasSent(syscall.SIGTERM); !had && r.wasSentWithGroup(p, syscall.SIGTERM) {
+		term, _ := r.main.wasSent(syscall.SIGTERM)
 		found.note(syscall.SIGTERM, term.At, true)
 	}
 	return found
 }
 
-// hadWithGroup reports whether a leftover is known to have received a signal with the command's group, so that fini
+// wasSentWithGroup reports whether a leftover is known to have received a signal with the command's group, so that fini
 // need not send it again. A process that started in the same tick may have missed the signal.
-func (r *records) hadWithGroup(p orphans.Process, sig syscall.Signal) bool {
-	sent, ok := r.main.had(sig)
+func (r *records) wasSentWithGroup(p orphans.Process, sig syscall.Signal) bool {
+	sent, ok := r.main.wasSent(sig)
 	return ok && sent.Group && p.Group == r.main.Pid && p.Start != 0 && p.Start+tick <= sent.At
 }
 
 // askedGroup reports whether the command's group was asked to exit together with the command.
 func (r *records) askedGroup() bool {
 	return slices.ContainsFunc(r.main.Sent,
-		func(s Sent) bool { return s.Group && askedBy[s.Sig]&(asksLeftover|asksUnlessIgnored) != 0 })
+		func(s Sent) bool { return s.Group && requests[s.Sig]&(asksLeftover|asksUnlessIgnored) != 0 })
 }
 
 // askedWithGroup returns the first signal that asked a leftover to exit with the command's group. See asksLeftover.
 func (r *records) askedWithGroup(p orphans.Process) (first Sent, ok bool) {
 	for _, sent := range r.main.Sent {
 		ignored := p.Ignored>>(sent.Sig-1)&1 != 0
-		isAsked := askedBy[sent.Sig]&asksLeftover != 0 || askedBy[sent.Sig]&asksUnlessIgnored != 0 && !ignored
-		if isAsked && r.hadWithGroup(p, sent.Sig) && (!ok || sent.At < first.At) {
+		isAsked := requests[sent.Sig]&asksLeftover != 0 || requests[sent.Sig]&asksUnlessIgnored != 0 && !ignored
+		if isAsked && r.wasSentWithGroup(p, sent.Sig) && (!ok || sent.At < first.At) {
 			first, ok = sent, true
 		}
 	}
@@ -148,7 +148,7 @@ func (r *records) asked(p orphans.Process) (first Sent, ok bool) {
 	if first, ok = r.askedWithGroup(p); ok {
 		return first, ok
 	}
-	return r.of(p).had(syscall.SIGTERM)
+	return r.of(p).wasSent(syscall.SIGTERM)
 }
 
 // killed records which processes were sent SIGKILL in a round, and reports whether any of them is hit for the first
@@ -160,7 +160,7 @@ func (r *records) killed(now time.Duration, hit []int) (fresh bool) {
 			found = &Record{Pid: pid}
 			r.leftovers[pid] = found
 		}
-		_, before := found.had(syscall.SIGKILL)
+		_, before := found.wasSent(syscall.SIGKILL)
 		fresh = fresh || !before
 		found.note(syscall.SIGKILL, now, false)
 	}
@@ -170,7 +170,7 @@ func (r *records) killed(now time.Duration, hit []int) (fresh bool) {
 // killedAtOnce records SIGKILL for a leftover that was killed by a single call for many processes.
 func (r *records) killedAtOnce(x reaper.Exit, now time.Duration) {
 	left := r.leftovers[x.Pid]
-	_, had := left.had(syscall.SIGKILL)
+	_, had := left.wasSent(syscall.SIGKILL)
 	if r.all && left != nil && !had && x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL {
 		left.note(syscall.SIGKILL, now, false)
 	}
@@ -191,7 +191,7 @@ func (r *records) unreaped() []int {
 func (r *records) killedByOthers(x reaper.Exit) bool {
 	killed := x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL
 	shown := x.Pid == r.main.Pid && x.Status.Exited() && x.Status.ExitStatus() == 128+int(syscall.SIGKILL)
-	main, toMain := r.main.had(syscall.SIGKILL)
-	_, toIt := r.leftovers[x.Pid].had(syscall.SIGKILL)
+	main, toMain := r.main.wasSent(syscall.SIGKILL)
+	_, toIt := r.leftovers[x.Pid].wasSent(syscall.SIGKILL)
 	return (killed || shown) && !r.all && !main.Group && !toIt && !(toMain && x.Pid == r.main.Pid)
 }

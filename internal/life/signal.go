@@ -7,18 +7,18 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Signal is one that fini has received. What it means is decided in this file, and in the method received of the
+// A Signal is one that fini has received. What it means is decided in this file, and in the method onSignal of the
 // ladder and the sweep. A signal for the outer fini is first seen by entry.Sleeper. These are the questions about a
 // signal, in order:
 //
 //	question                                   answer
-//	is it for this process?                    an inner fini accepts only what the outer fini relays: see Take
+//	is it for this process?                    an inner fini accepts only what the outer fini relays: see Accept
 //	has the command received it already?       yes, if it was sent to the job that fini shares with the command: see
-//	                                           hasHad. fini then sends nothing
+//	                                           reachedCommand. fini then sends nothing
 //	does --rewrite replace it?                 see rewritten. The questions below are about the signal that fini sends
 //	has fini just sent the same signal?        whoever killed the parent process may have signalled fini as well: see
 //	                                           expectedDuplicate
-//	what does it ask for?                      see askedBy
+//	what does it ask for?                      see requests
 //	who receives it?                           the command's process group or only the main child: see forward
 type Signal struct {
 	signals.Received
@@ -27,18 +27,18 @@ type Signal struct {
 	Relayed bool // the outer fini has relayed it
 }
 
-// Take accepts or drops a signal. The inner fini accepts signals only from the outer fini. So a signal for all
+// Accept accepts or drops a signal. The inner fini accepts signals only from the outer fini. So a signal for all
 // processes of a cgroup or session, or with the same name, reaches the command only once.
-func (l *Loop) Take(got Signal) {
+func (l *Loop) Accept(got Signal) {
 	switch outer := l.rules.Outer; {
 	case outer == 0, got.Relayed:
-		l.Taken(got)
+		l.RecordSignal(got)
 		l.queue = append(l.queue, got)
 	case got.Early: // it was sent to the outer fini's group while the inner fini was still a member
 	case got.Kernel, got.Sender == outer: // the outer fini sends SIGCONT to a suspended inner fini
-	case !l.hasDropped:
-		l.hasDropped = true
-		l.Dropped(got)
+	case !l.hasWarned:
+		l.hasWarned = true
+		l.WarnIgnored(got)
 	}
 }
 
@@ -46,8 +46,8 @@ func (l *Loop) Take(got Signal) {
 // returns false, because the main child may not have been there yet. It may then receive the signal twice.
 func (s Signal) byKey() bool { return s.Kernel && !s.Early }
 
-// hasHad reports whether a signal has reached the command without fini, because it was sent to the job of both.
-func (i Identity) hasHad(got Signal) bool {
+// reachedCommand reports whether a signal has reached the command without fini, because it was sent to the job of both.
+func (i Identity) reachedCommand(got Signal) bool {
 	if i.Job == 0 {
 		return false
 	}
@@ -68,12 +68,13 @@ func (p Policy) rewritten(sig syscall.Signal) syscall.Signal {
 	return sig
 }
 
-// asks is the set of things that a signal asks for, one per bit.
-type asks uint8
+// request is the set of things that a signal asks for, one per bit.
+type request uint8
 
 const (
-	startsKillAfter  asks = 1 << iota // starts --kill-after; what exits because of it is not waited for by --orphans=wait
-	startsStopWithin                  // starts --stop-within if the command is still running
+	// starts --kill-after; what exits because of it is not waited for by --orphans=wait
+	startsKillAfter  request = 1 << iota
+	startsStopWithin         // starts --stop-within if the command is still running
 	// after the command's exit, ends --linger and --orphans=wait, and starts --stop-within
 	endsWaiting
 	endsPause    // ends a --pause
@@ -85,9 +86,9 @@ const (
 	terminates
 )
 
-// askedBy says what each signal asks for. SIGHUP and SIGQUIT from a process don't ask the command to exit, because many
-// servers reload on SIGHUP and dump their threads on SIGQUIT.
-var askedBy = map[syscall.Signal]asks{
+// requests says what each signal asks for. SIGHUP and SIGQUIT from a process don't ask the command to exit, because
+// many servers reload on SIGHUP and dump their threads on SIGQUIT.
+var requests = map[syscall.Signal]request{
 	syscall.SIGTERM: startsKillAfter | startsStopWithin | endsWaiting | endsPause | asksLeftover | ignoredFromInside |
 		terminates,
 	// some programs survive it
@@ -106,14 +107,15 @@ const (
 	ofHangUp = startsKillAfter
 )
 
-// asks returns what a signal asks for, both by itself and after --rewrite. A signal that --rewrite drops asks for
+// requestOf returns what a signal asks for, both by itself and after --rewrite. A signal that --rewrite drops asks for
 // nothing. A pause as PID 1 is a sandbox, so signals from inside can't end it.
-func (r Rules) asks(got Signal) (all asks) {
+func (r Rules) requestOf(got Signal) (all request) {
 	sent := r.rewritten(got.Signal)
 	if sent == 0 {
 		return 0
 	}
-	if all = r.asksBy(got.Signal) | r.asksBy(sent); got.Kernel && got.Signal == syscall.SIGHUP && all != 0 {
+	all = r.requestBy(got.Signal) | r.requestBy(sent)
+	if got.Kernel && got.Signal == syscall.SIGHUP && all != 0 {
 		all |= ofHangUp
 	}
 	if r.Pause && r.Initial && !got.Outside {
@@ -122,16 +124,16 @@ func (r Rules) asks(got Signal) (all asks) {
 	return all
 }
 
-// asksBy returns what a signal asks for by its number. A signal that was ignored when fini started asks for nothing,
-// because the command may ignore it as well. Shells start background jobs that way, for example.
-func (r Rules) asksBy(sig syscall.Signal) asks {
+// requestBy returns what a signal asks for by its number. A signal that was ignored when fini started asks for
+// nothing, because the command may ignore it as well. Shells start background jobs that way, for example.
+func (r Rules) requestBy(sig syscall.Signal) request {
 	switch {
 	case slices.Contains(r.Ignored, sig):
 		return 0
 	case slices.Contains(r.StopSignals, sig):
-		return askedBy[sig] | ofStopSignal
+		return requests[sig] | ofStopSignal
 	}
-	return askedBy[sig]
+	return requests[sig]
 }
 
 // suspending lists the signals with which a terminal suspends a job.

@@ -14,7 +14,7 @@ import (
 //	lingering  elapsed  asking, clearing or counting, see below
 //	           looked   counting, if that could have been the first stage and no leftover was asked with the command
 //	           stop     asking, clearing or counting, unless it is the end of stdin
-//	           signal   asking, clearing or counting, if the signal ends --linger: see asks
+//	           signal   asking, clearing or counting, if the signal ends --linger: see requestOf
 //	waiting    stop     asking
 //	           signal   asking, if the signal ends --orphans=wait
 //	clearing   looked   asking or counting, if no process of the group is left, or after a time limit
@@ -99,7 +99,7 @@ type sweep struct {
 	result        Result // of the command
 	resultUnknown bool   // the main child has not been reaped, because of a tracer or because it survives SIGKILL
 
-	clears       bool // the command's group must be killed: see clearing
+	killsGroup   bool // the command's group must be killed: see clearing
 	stage        stage
 	answered     bool          // the first look of asking or clearing is done, and its deadline counts
 	deadline     time.Duration // uptime when the stage ends
@@ -125,17 +125,17 @@ func newSweep(r Rules, known *records) *sweep {
 func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	switch e := e.(type) {
 	case Signal:
-		return s.received(now, e)
+		return s.onSignal(now, e)
 	case stop:
-		return s.stop(now, e.why)
+		return s.onStop(now, e.why)
 	case reaped:
-		return s.reaped(now, e)
+		return s.onReaped(now, e)
 	case elapsed:
-		return s.elapsed(now)
+		return s.onElapsed(now)
 	case looked:
-		return s.looked(now, e)
+		return s.onLooked(now, e)
 	case swept:
-		return s.swept(now, e)
+		return s.onSwept(now, e)
 	case late:
 		s.deadline += e.by
 		s.graceEnd += e.by
@@ -165,17 +165,17 @@ func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, 
 		return s.enter(waiting, 0, do...)
 	case s.Linger == 0,
 		s.onlyNames() && !s.askedGroup():
-		return s.ask(do...)
+		return s.proceed(do...)
 	}
 	return s.enter(lingering, now+s.Linger, do...)
 }
 
-// ask starts to stop leftovers, with a look at the tree. Their grace begins when the look is done, so that no process
-// is killed without being asked first. With --orphans=leave, ask only counts leftovers. Like other methods with a
-// parameter do, it returns those actions before its own.
-func (s *sweep) ask(do ...action) ([]action, Machine) {
+// proceed starts to stop leftovers, with a look at the tree. Their grace begins when the look is done, so that no
+// process is killed without being asked first. With --orphans=leave, proceed only counts leftovers. Like other methods
+// with a parameter do, it returns those actions before its own.
+func (s *sweep) proceed(do ...action) ([]action, Machine) {
 	switch {
-	case s.clears:
+	case s.killsGroup:
 		return s.enter(clearing, 0, do...)
 	case s.Orphans == LeaveAll:
 		return s.enter(counting, 0, do...)
@@ -189,13 +189,13 @@ func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]acti
 	return append(do, look{}), s
 }
 
-func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
+func (s *sweep) onSignal(now time.Duration, got Signal) ([]action, Machine) {
 	sig := s.rewritten(got.Signal)
-	switch asks := s.asks(got); {
-	case asks == ignoredFromInside:
+	switch request := s.requestOf(got); {
+	case request == ignoredFromInside:
 		return s.ignore(got), s
 	// everybody else in the job has received the signal as well
-	case asks&endsWaiting == 0, s.stage == lingering && s.Job != 0 && got.byKey():
+	case request&endsWaiting == 0, s.stage == lingering && s.Job != 0 && got.byKey():
 		return nil, s
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt
@@ -204,14 +204,14 @@ func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
 	case again && s.stage == asking && s.answered:
 		return s.enter(killing, now+killedBound, say{level: Normal, text: "killing the leftovers: a second SIGINT"})
 	case s.stage == lingering || s.stage == waiting:
-		return s.ask()
+		return s.proceed()
 	case s.stage == asking && s.owed:
 		return []action{look{}}, s
 	}
 	return nil, s
 }
 
-func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
+func (s *sweep) onStop(now time.Duration, why Reason) ([]action, Machine) {
 	spared := false // the policy has spared leftovers so far
 	if why.overrules() {
 		spared, s.Orphans = s.Orphans == StopPipes || s.Orphans == LeaveAll, StopAll
@@ -220,12 +220,12 @@ func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	case !spared && s.stage != waiting && (s.stage != lingering || why == StdinClosed):
 		return nil, s
 	case s.Orphans == LeaveAll:
-		return s.ask()
+		return s.proceed()
 	}
-	return s.ask(say{level: Normal, text: "stopping the leftovers", why: why})
+	return s.proceed(say{level: Normal, text: "stopping the leftovers", why: why})
 }
 
-func (s *sweep) reaped(now time.Duration, e reaped) ([]action, Machine) {
+func (s *sweep) onReaped(now time.Duration, e reaped) ([]action, Machine) {
 	if status := e.exit(); status != nil && s.resultUnknown {
 		s.result, s.resultUnknown = ResultOf(*status), false
 	}
@@ -252,12 +252,12 @@ func (s *sweep) looks() bool {
 }
 
 // onlyNames reports whether fini does nothing but name the leftovers that are alive now.
-func (s *sweep) onlyNames() bool { return s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.clears }
+func (s *sweep) onlyNames() bool { return s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.killsGroup }
 
-func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
+func (s *sweep) onElapsed(now time.Duration) ([]action, Machine) {
 	switch {
 	case s.stage == lingering && now >= s.deadline:
-		return s.ask()
+		return s.proceed()
 	case s.stage == asking && s.answered && now >= s.deadline && !s.owed:
 		return s.enter(killing, now+killedBound) // the look is for messages about processes that did not exit
 	case s.stage == killing && s.Orphans == StopAll:
@@ -268,12 +268,12 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 	return nil, s
 }
 
-func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
+func (s *sweep) onLooked(now time.Duration, e looked) ([]action, Machine) {
 	if e.err != nil {
 		return s.finish(cannotFind(e.err))
 	}
 	s.lookedAt, s.lookTook = now, e.took
-	if s.Orphans == StopPipes && !e.Still {
+	if s.Orphans == StopPipes && !e.Complete {
 		s.lookTook = 0 // look again soon, because a missed holder keeps a reader waiting
 	}
 	var do []action
@@ -306,13 +306,13 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		// A look may miss a process that was forked while it walked the tree, so look again.
 		s.quietLook = true
 		return append(do, look{}), s
-	case onlySpared && e.Still:
+	case onlySpared && e.Complete:
 		return s.finish(do...)
 	case onlySpared && s.stage == killing && now >= s.deadline:
 		return s.finish(append(do, say{level: Always, text: "gave up on leftovers: processes come and go all the time"})...)
 	}
 	if s.stage == clearing {
-		return s.clear(now, e, do)
+		return s.killGroup(now, e, do)
 	}
 	s.quietLook = onlySpared
 	return s.inStage(now, e, found, do)
@@ -357,7 +357,7 @@ func (s *sweep) linger(now time.Duration, found []orphans.Process, do []action) 
 	wasAsked := func(p orphans.Process) bool { _, asked := s.askedWithGroup(p); return asked }
 	switch {
 	case s.onlyNames() && !slices.ContainsFunc(found, wasAsked):
-		return s.ask(do...)
+		return s.proceed(do...)
 	case !s.looks():
 		return append(do, wake{max(s.deadline-now, 0)}), s
 	}
@@ -369,9 +369,9 @@ func (s *sweep) inGroup(p orphans.Process) bool {
 	return p.Group == s.commandGroup(s.main.Pid) && p.Pid != s.main.Pid
 }
 
-// clear sends SIGKILL to the rest of the command's group after each look, until two looks in a row find none. One look
-// is not enough, because it may miss a process that was forked while it walked the tree.
-func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machine) {
+// killGroup sends SIGKILL to the rest of the command's group after each look, until two looks in a row find none. One
+// look is not enough, because it may miss a process that was forked while it walked the tree.
+func (s *sweep) killGroup(now time.Duration, e looked, do []action) ([]action, Machine) {
 	if !s.answered {
 		s.answered, s.deadline = true, now+killedBound
 	}
@@ -387,12 +387,12 @@ func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machi
 		if s.of(p) == nil {
 			s.count++
 		}
-		do = append(do, s.strike(p, 0)...)
+		do = append(do, s.killOne(p, 0)...)
 	}
 	switch wasQuiet := s.quietLook; {
 	case none && wasQuiet, now >= bound:
-		s.clears, s.quietLook = false, false
-		return s.ask(do...)
+		s.killsGroup, s.quietLook = false, false
+		return s.proceed(do...)
 	case none && !wasQuiet:
 		s.quietLook = true
 		return append(do, look{}), s
@@ -403,7 +403,7 @@ func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machi
 
 // spares is like whom.spares, but while clearing, only --allow-orphan counts.
 func (s *sweep) spares(p orphans.Process) string {
-	if s.clears && s.inGroup(p) && !p.Allowed {
+	if s.killsGroup && s.inGroup(p) && !p.Allowed {
 		return ""
 	}
 	return s.whom.spares(p)
@@ -418,7 +418,7 @@ func (s *sweep) tellSpared(found []orphans.Process) (do []action) {
 		if why == "" && s.stage == counting {
 			why = LeaveAll
 		}
-		_, asked := s.of(p).had(syscall.SIGTERM)
+		_, asked := s.of(p).wasSent(syscall.SIGTERM)
 		if why != "" && !(asked && why == StopPipes) {
 			do = append(do, tell{process: p, what: "leaving", spared: why, quietly: told[why] >= MaxNamed})
 			told[why]++
@@ -447,7 +447,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 		if spared[p.Pid] {
 			continue
 		}
-		more, how := s.question(now, p, s.urgent || s.cut, 0)
+		more, how := s.askToExit(now, p, s.urgent || s.cut, 0)
 		do = append(do, more...)
 		switch how {
 		case askedNow:
@@ -480,7 +480,7 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 	var hit []int
 	fresh, refused := false, s.refusing(found)
 	for i, p := range found {
-		_, killed := s.of(p).had(syscall.SIGKILL)
+		_, killed := s.of(p).wasSent(syscall.SIGKILL)
 		if !killed {
 			do = append(do, tell{process: p, what: "killing", quietly: i >= MaxNamed})
 		}
@@ -490,7 +490,7 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 		}
 	}
 	if s.Orphans == StopPipes {
-		return s.swept(now, swept{hit: hit, refused: refused, fresh: fresh && len(refused) == 0}, do...)
+		return s.onSwept(now, swept{hit: hit, refused: refused, fresh: fresh && len(refused) == 0}, do...)
 	}
 	return s.kill(now, do...)
 }
@@ -505,7 +505,7 @@ func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 	return append(do, kill{childrenOnly: true}), s
 }
 
-func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machine) {
+func (s *sweep) onSwept(now time.Duration, e swept, do ...action) ([]action, Machine) {
 	if e.err != nil {
 		return s.finish(cannotFind(e.err))
 	}

@@ -34,7 +34,7 @@ func (w whom) spares(p orphans.Process) string {
 func (w whom) refusing(found []orphans.Process) (pids []int) {
 	for _, p := range found {
 		of := w.of(p)
-		if _, killed := of.had(syscall.SIGKILL); killed && of.refused || slices.Contains(pids, p.Parent) {
+		if _, killed := of.wasSent(syscall.SIGKILL); killed && of.refused || slices.Contains(pids, p.Parent) {
 			pids = append(pids, p.Pid)
 		}
 	}
@@ -87,11 +87,11 @@ const (
 	askedLater // has half of --grace to react to the SIGINT that it received with the command's group
 )
 
-// question returns the actions that ask a process to exit, unless it was asked before. top is the orphan that the
+// askToExit returns the actions that ask a process to exit, unless it was asked before. top is the orphan that the
 // process descends from, or 0 after the command's exit. See tell.
-func (w whom) question(now time.Duration, p orphans.Process, urgent bool, top int) (do []action, how asked) {
+func (w whom) askToExit(now time.Duration, p orphans.Process, urgent bool, top int) (do []action, how asked) {
 	of := w.of(p)
-	if _, had := of.had(syscall.SIGTERM); had {
+	if _, had := of.wasSent(syscall.SIGTERM); had {
 		return nil, askedBefore
 	}
 	if of == nil {
@@ -103,7 +103,7 @@ func (w whom) question(now time.Duration, p orphans.Process, urgent bool, top in
 	}
 	first, wasAsked := w.askedWithGroup(p)
 	switch {
-	case w.hadWithGroup(p, syscall.SIGTERM):
+	case w.wasSentWithGroup(p, syscall.SIGTERM):
 		how = askedBefore
 	case wasAsked && !urgent && now < first.At+w.Grace/2+w.givenBack:
 		if of != nil {
@@ -122,9 +122,9 @@ func (w whom) question(now time.Duration, p orphans.Process, urgent bool, top in
 	return do, how
 }
 
-// strike returns the actions that kill a process. The first time, they include a message. For top, see question.
-func (w whom) strike(p orphans.Process, top int) (do []action) {
-	if _, killed := w.of(p).had(syscall.SIGKILL); !killed {
+// killOne returns the actions that kill a process. The first time, they include a message. For top, see askToExit.
+func (w whom) killOne(p orphans.Process, top int) (do []action) {
+	if _, killed := w.of(p).wasSent(syscall.SIGKILL); !killed {
 		do = append(do, tell{process: p, what: "killing", quietly: w.count > MaxNamed, top: top})
 	}
 	return append(do, send{process: p, sig: syscall.SIGKILL})

@@ -702,7 +702,7 @@ func (k *kernel) IncludeEarlier() {}
 func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
 	w, f := k.w, k.f
-	v.Still, v.Nameless, f.looked, f.stay = len(k.missed) == 0, w.blind, nil, nil
+	v.Complete, v.Nameless, f.looked, f.stay = len(k.missed) == 0, w.blind, nil, nil
 	parents := []*proc{w.get(f.id)}
 	if k.seesEntrants() {
 		parents = append([]*proc{{}}, parents...)
@@ -796,11 +796,11 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 }
 
 // What nobody in the world gets to know.
-func (k *kernel) Exited(reaper.Exit, bool)  {}
-func (k *kernel) MainEnded()                {}
-func (k *kernel) Taken(Signal)              {}
-func (k *kernel) Dropped(Signal)            {}
-func (k *kernel) Say(Level, string, Reason) {}
+func (k *kernel) RecordExit(reaper.Exit, bool) {}
+func (k *kernel) RecordMainEnd()               {}
+func (k *kernel) RecordSignal(Signal)          {}
+func (k *kernel) WarnIgnored(Signal)           {}
+func (k *kernel) Say(Level, string, Reason)    {}
 
 // Tell notes who is told of as left alone: see the invariant "listed".
 func (k *kernel) Tell(p orphans.Process, _, spared string, _ bool, top int, _ *Record) {

@@ -217,7 +217,7 @@ func TestStill(t *testing.T) {
 	proc, tree := newFakeProc(t)
 	pids := proc.children(2)
 	tree.Pipes = true
-	if view, err := tree.Look(); err != nil || !view.Still {
+	if view, err := tree.Look(); err != nil || !view.Complete {
 		t.Errorf("nobody came or went: %+v, %v", view, err)
 	}
 	// Another comes while the reader reads.
@@ -225,7 +225,7 @@ func TestStill(t *testing.T) {
 		proc.listed(pids[0], pids[1], 1)
 		return nil
 	})
-	if view, err := tree.Look(); err != nil || view.Still || len(view.Found) != 2 {
+	if view, err := tree.Look(); err != nil || view.Complete || len(view.Found) != 2 {
 		t.Errorf("one came: %+v, %v", view, err)
 	}
 	wait()

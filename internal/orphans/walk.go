@@ -21,10 +21,10 @@ import (
 type View struct {
 	Found []Process // all live descendants, parents before their children
 
-	// Still is true if no process can have moved unseen from one parent to another. During the look, this process has
+	// Complete is true if no process can have moved unseen from one parent to another. During the look, this process has
 	// neither got nor lost a child, and no process further down has ended that may have held a stream. Look only sets
-	// Still if Pipes is set or there are patterns.
-	Still bool
+	// Complete if Pipes is set or there are patterns.
+	Complete bool
 
 	// Nameless is true if there is no /proc, and so no names. The look has found only children, without their names and
 	// without the streams that they hold, and may have missed new ones.
@@ -61,7 +61,7 @@ func (t *Tree) Look() (View, error) {
 	t.markAllowed(v.Found)
 	if mayStay {
 		after, err := t.listedChildren()
-		v.Still = err == nil && !t.missed && !t.lost && slices.Equal(before, after)
+		v.Complete = err == nil && !t.missed && !t.lost && slices.Equal(before, after)
 	}
 	t.found = v.Found
 	return v, nil
