@@ -195,8 +195,8 @@ func watch() {
 		p.Parent.LeaveSlot()
 	}
 	calls.Close(p.signalFD)
-	calls.Close(p.Line)
-	p.Line = -1
+	calls.Close(p.Socket)
+	p.Socket = -1
 }
 
 // guessAlone reports whether the flags seem to ask for a single process. It stops at the first word that is not a flag,
@@ -226,7 +226,7 @@ func (p *process) launch() (err int) {
 	const sockets = unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	ends, atOnce, head := [2]int32{-1, -1}, unix.Timespec{}, [7]uintptr{}
 	err = calls.Call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, sockets, 0, uintptr(unsafe.Pointer(&ends)))
-	line, inner := int(ends[0]), int(ends[1])
+	socket, inner := int(ends[0]), int(ends[1])
 	// Make sure that there are enough descriptors for the inner fini too.
 	spare := calls.Call(unix.SYS_FCNTL, uintptr(p.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(inner)+4, 0)
 	calls.Close(spare)
@@ -234,23 +234,23 @@ func (p *process) launch() (err int) {
 		spare = -int(unix.EMFILE)
 	}
 	p.polled[0] = unix.PollFd{Fd: int32(p.signalFD), Events: unix.POLLIN}
-	p.polled[1] = unix.PollFd{Fd: int32(line), Events: unix.POLLIN}
+	p.polled[1] = unix.PollFd{Fd: int32(socket), Events: unix.POLLIN}
 	p.polled[2] = unix.PollFd{Fd: int32(p.Parent.FD), Events: unix.POLLIN}
 	// Try every call that the outer fini depends on, because a seccomp(2) filter may refuse some of them.
 	err = min(err, p.signalFD, spare, calls.Call(unix.SYS_KILL, uintptr(p.Self), 0, 0, 0),
 		calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)),
 			uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0),
-		calls.Call6(unix.SYS_SENDTO, uintptr(line), 0, 0, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0))
-	if n := calls.Call(unix.SYS_RECVMSG, uintptr(line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT,
+		calls.Call6(unix.SYS_SENDTO, uintptr(socket), 0, 0, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0))
+	if n := calls.Call(unix.SYS_RECVMSG, uintptr(socket), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT,
 		0); n != -int(unix.EAGAIN) {
 		err = min(err, n)
 	}
 	if err >= 0 {
 		err = calls.Call(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)
 	}
-	p.inner, p.Line = err, line
+	p.inner, p.Socket = err, socket
 	if err == 0 {
-		p.Role, p.Line, inner = Inner, inner, line
+		p.Role, p.Socket, inner = Inner, inner, socket
 		calls.Close(p.signalFD)
 		// Until the inner fini calls OutliveOuter, the kernel kills it together with the outer fini. Otherwise, an
 		// inner fini that is stopped at this time would stay stopped forever.
@@ -266,7 +266,7 @@ func (p *process) launch() (err int) {
 //go:nosplit
 func (p *process) say(kind Kind) {
 	p.Signal.Kind = kind
-	calls.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.Signal)), unsafe.Sizeof(p.Signal),
+	calls.Call6(unix.SYS_SENDTO, uintptr(p.Socket), uintptr(unsafe.Pointer(&p.Signal)), unsafe.Sizeof(p.Signal),
 		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 

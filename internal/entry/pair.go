@@ -5,7 +5,7 @@
 //	entry.go      everything between that point and the runtime, including the fork
 //	sleep.go      the outer fini, which carries out what step.go decides
 //	step.go       the decisions of the outer fini, as pure functions
-//	line.go       the messages that the two processes exchange
+//	message.go    the messages that the two processes exchange
 //	pair.go       the state of this process, and what the rest of fini learns from it
 //
 // Before the runtime starts, the stack can't grow, there is no heap, and the runtime doesn't know any thread. Code that
@@ -48,7 +48,7 @@ type state struct {
 	Sleeper
 	Failed         int             // the negative errno that prevented a pair
 	Group, Session int             // the process group and session of the outer fini
-	Line           int             // this process's end of the socket pair
+	Socket         int             // this process's end of the socket pair
 	Reports        [MaxReports]int // descriptors for the reports, or -1
 	KnowsEarlier   bool            // whether earlier is complete
 	Asked          time.Duration   // uptime when the first SIGTERM was relayed, or 0
@@ -141,7 +141,7 @@ func Known() Facts {
 //
 //go:nosplit
 func (p *process) noteSelf() {
-	p.signalFD, p.Line, p.Ignored = -1, -1, atEntry.ignored
+	p.signalFD, p.Socket, p.Ignored = -1, -1, atEntry.ignored
 	for i := range p.Reports {
 		p.Reports[i] = -1
 	}

@@ -60,7 +60,7 @@ func (p *process) look(what What) {
 		// The socket buffer is full if signals arrive faster than the inner fini reads them. Signals then have to stay
 		// pending, because a message that doesn't fit would be lost.
 		atOnce := unix.Timespec{}
-		p.polled[3] = unix.PollFd{Fd: int32(p.Line), Events: unix.POLLOUT}
+		p.polled[3] = unix.PollFd{Fd: int32(p.Socket), Events: unix.POLLOUT}
 		found = calls.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[3])), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8,
 			0) != 0
 		e.ParentDied = p.Signal.Value == ParentSignal && p.Parent.Died()
@@ -132,14 +132,14 @@ func (p *process) closeReports() {
 	}
 }
 
-// receive reads the next message from the line, with any descriptors sent along, or notices the hang-up.
+// receive reads the next message from the socket, with any descriptors sent along, or notices the hang-up.
 //
 //go:nosplit
 func (p *process) receive() bool {
 	into := [2]uintptr{uintptr(unsafe.Pointer(&p.seen.Message)), unsafe.Sizeof(p.seen.Message)} // a struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)),
 		5: unsafe.Sizeof(p.control)}
-	n := calls.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)),
+	n := calls.Call(unix.SYS_RECVMSG, uintptr(p.Socket), uintptr(unsafe.Pointer(&head)),
 		unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
 	if n > 0 && head[5] > 16 { // a cmsghdr followed by descriptors
 		p.closeReports()

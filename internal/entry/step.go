@@ -14,12 +14,12 @@ import (
 //	a second passes after Starting    treats signals as before Starting, because the execve(2) of the command may hang
 //	a signal                          relays it; after a terminating signal it also continues the inner fini, which may
 //	                                  be stopped
-//	a signal, and the line is full    keeps it pending; continues the inner fini every second, so that it can read
+//	a signal, and the socket is full  keeps it pending; continues the inner fini every second, so that it can read
 //	SIGCHLD                           continues the inner fini, after a terminating signal or the parent's death
 //	SIGTSTP, SIGTTIN or SIGTTOU that  relays it and suspends itself; the kernel suspends the outer fini on the next one
 //	was pending at Started, in a job
 //	the parent process has died       continues the inner fini, so that it can react
-//	the line hangs up                 waits up to a second for the inner fini to end
+//	the socket hangs up               waits up to a second for the inner fini to end
 //	the inner fini has ended          after Done: ends with the status in Done
 //	                                  before Started, after a terminating signal: ends with that signal, or becomes the
 //	                                  heir if it has other children
@@ -42,7 +42,7 @@ type Sleeper struct {
 	Held       bool    // whether Signal is still to be answered
 	Early      bool    // Started has arrived, but earlier signals may still be unanswered
 	ParentDied bool    // the death of the parent process has been seen
-	HungUp     bool    // the line has hung up: the inner fini is exiting or was killed
+	HungUp     bool    // the socket has hung up: the inner fini is exiting or was killed
 
 	BeAlone  bool   // the inner fini has sent BeAlone
 	Starting bool   // the inner fini has sent Starting, so the main child may be running
@@ -74,7 +74,7 @@ const (
 	Said                // a Message arrived
 	Waited              // Started has not arrived within a second of Starting
 	ParentEnded
-	Room  // the line has room, so the signal can be answered
+	Room  // the socket has room, so the signal can be answered
 	Ended // the inner fini was reaped, or it was not in time, which counts as if it had been killed
 	whats
 )

@@ -91,7 +91,7 @@ func TestStep(t *testing.T) {
 		{"a terminating signal, another one, and the inner fini is stopped", Sleeper{},
 			[]Seen{started, term, sent(unix.SIGWINCH, 7), chld}, "let go; relay, continue; relay, continue; continue", 0},
 
-		{"a signal, and the line is full", Sleeper{At: Room, Main: 30}, []Seen{{}, usr1}, "continue, bound; relay", 0},
+		{"a signal, and the socket is full", Sleeper{At: Room, Main: 30}, []Seen{{}, usr1}, "continue, bound; relay", 0},
 
 		{"TSTP", Sleeper{}, []Seen{started, tstp}, "let go; relay", 0},
 		{"TSTP in a job, which waited for Started", Sleeper{}, []Seen{inJob, tstp}, "let go; relay, suspend, be stoppable", 0},
@@ -162,9 +162,9 @@ func TestNext(t *testing.T) {
 			"signal message+(let go) signal+ room+(relay, continue) signal+ room+(relay, continue) signal(be stoppable) message parent wait", 7},
 		{"TSTP is pending, and another signal", Sleeper{}, []Seen{said(Started, 30, InJob), sent(unix.SIGTSTP, Kernel), room, sent(unix.SIGWINCH, Kernel), room},
 			"signal message+(let go) signal+ room+(relay, suspend, be stoppable) wait signal+ message parent room+(relay) wait", Kernel},
-		{"the line is full", Sleeper{Main: 30, Held: true, Signal: usr1.Message}, nil, "message parent room(continue, bound) wait", 7},
-		{"the line is full when Started comes", Sleeper{}, []Seen{said(Started, 30, 0), usr1}, "signal message+(let go) signal+ room(continue, be stoppable, bound) wait", 7},
-		{"the line hangs up", Sleeper{}, []Seen{hungUp}, "signal message+(bound) parent end wait", 0},
+		{"the socket is full", Sleeper{Main: 30, Held: true, Signal: usr1.Message}, nil, "message parent room(continue, bound) wait", 7},
+		{"the socket is full when Started comes", Sleeper{}, []Seen{said(Started, 30, 0), usr1}, "signal message+(let go) signal+ room(continue, be stoppable, bound) wait", 7},
+		{"the socket hangs up", Sleeper{}, []Seen{hungUp}, "signal message+(bound) parent end wait", 0},
 		{"a signal comes before the hang-up", Sleeper{Starting: true}, []Seen{sent(unix.SIGCHLD, 21), hungUp, room, exited(0)}, "signal+ message+(bound) parent room+ end+(exit)", 21},
 		{"a second since Starting, with a signal", Sleeper{Starting: true, Held: true, Signal: sent(unix.SIGTERM, 7).Message}, []Seen{{What: Waited}, room}, "message second+ parent room+(kill) wait", 7},
 	} {

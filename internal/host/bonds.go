@@ -18,7 +18,7 @@ import (
 
 // A bond is something whose end is a reason to stop the command, such as a process or standard input.
 type bond struct {
-	fd     int // a pidfd, the line to the outer fini, or standard input; -1 if a signal is used instead, or it has ended
+	fd     int // a pidfd, the socket to the outer fini, or standard input; -1 if a signal is used instead, or it has ended
 	events int16
 	pid    int
 	name   string // name of the process, for messages
@@ -33,8 +33,8 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 	watch := func(fd, pid int, why life.Reason) {
 		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: proc.Name(pid), why: why})
 	}
-	if k.line.FD >= 0 {
-		watch(k.line.FD, k.self.Pid, life.FiniDied)
+	if k.socket.FD >= 0 {
+		watch(k.socket.FD, k.self.Pid, life.FiniDied)
 	}
 	for _, pid := range processes {
 		bound, err := pdeath.Process(pid)
@@ -59,7 +59,7 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 		return errors.New("the parent process exited before fini was ready, so the command was not started; -p none starts " +
 			"it anyway")
 	}
-	if launcher.FD < 0 && k.line.FD < 0 {
+	if launcher.FD < 0 && k.socket.FD < 0 {
 		// Either there are no pidfds, or the parent process is outside of the PID namespace.
 		if launcher.TakeSlot(entry.ParentSignal); launcher.Gone {
 			return fmt.Errorf("the parent process: %w", pdeath.ErrGone)
@@ -81,7 +81,7 @@ func (k *kernel) launcher() entry.Parent {
 	l := k.self.Parent
 	if l.Pid != 0 {
 		adopted := l.Session >= 0 && proc.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
-		l.Gone = l.Gone || adopted || k.line.FD < 0 && l.Died()
+		l.Gone = l.Gone || adopted || k.socket.FD < 0 && l.Died()
 	}
 	return l
 }

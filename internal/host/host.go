@@ -28,7 +28,7 @@ import (
 func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	k := newKernel(options, self)
 	if k.plan.BeAlone {
-		k.line.BeAlone()
+		k.socket.BeAlone()
 		return life.Result{}
 	}
 	if k.plan.NoShield != "" {
@@ -68,8 +68,8 @@ type kernel struct {
 	plan   life.Plan
 	args   []string // the command line to run
 	rules  life.Rules
-	line   Line // the connection to the outer fini; FD is -1 if there is none
-	mainFD int  // pidfd of the main child, or -1
+	socket Socket // the connection to the outer fini; FD is -1 if there is none
+	mainFD int    // pidfd of the main child, or -1
 
 	caught     *signals.Catcher
 	early      []signals.Received // signals that arrived before the command was started
@@ -95,7 +95,7 @@ type kernel struct {
 
 func newKernel(options *cli.Options, self entry.Facts) *kernel {
 	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1,
-		line: Line{self.Line}, stdin: pdeath.Watch{FD: -1}, tree: orphans.New()}
+		socket: Socket{self.Socket}, stdin: pdeath.Watch{FD: -1}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)
 	k.plan = life.PlanOf(options.Wanted(), life.Facts{
 		Initial: os.Getpid() == 1, Inner: self.Role == entry.Inner, Heir: self.Role == entry.Heir, Limited: !self.Linked,

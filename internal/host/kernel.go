@@ -59,7 +59,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	for i, got := range append(early, k.caught.Take()...) {
 		switch {
 		case got.Signal == syscall.SIGCHLD: // the loop reaps after every Wait anyway
-		case got.Signal != syscall.Signal(entry.ParentSignal) || !k.bySignal || k.line.FD >= 0:
+		case got.Signal != syscall.Signal(entry.ParentSignal) || !k.bySignal || k.socket.FD >= 0:
 			woken.Signals = append(woken.Signals, k.signal(got, i < len(early), false))
 		case k.self.Parent.MayTell(entry.ParentSignal, got.Sender) && k.self.Parent.Died():
 			woken.Stop = append(woken.Stop, life.ParentDied)
@@ -83,7 +83,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 
 // heard processes messages from the outer fini, and reports whether the outer fini is still alive.
 func (k *kernel) heard(woken *life.Woken) bool {
-	messages, open := k.line.Receive()
+	messages, open := k.socket.Receive()
 	for _, m := range messages {
 		switch {
 		case m.Kind == entry.ParentDied && k.bySignal:
@@ -252,8 +252,8 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 // Exit writes the report and the last messages, and sends the result to the outer fini.
 func (k *kernel) Exit(end life.End) {
 	done := func() {
-		if k.line.FD >= 0 {
-			k.line.Done(end.WaitStatus())
+		if k.socket.FD >= 0 {
+			k.socket.Done(end.WaitStatus())
 		}
 	}
 	// The heir must not write a report again after part of it was written to a stream, so send the result before
@@ -265,7 +265,7 @@ func (k *kernel) Exit(end life.End) {
 		k.close(end)
 		done()
 	}
-	if k.line.FD < 0 {
+	if k.socket.FD < 0 {
 		return
 	}
 	// The outer fini may have been suspended with the job and not continued with the command. Continue it, unless it

@@ -124,15 +124,15 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, top 
 		return
 	}
 	var from report.Lineage
-	var commandLine, line string
+	var commandLine, text string
 	if !silent || !k.report.Full() { // further leftovers are only counted, so don't read their details
 		from, commandLine = k.owners.Of(p), k.tree.CommandLine(p)
 		width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
-		line = report.Describe(shown, commandLine, k.self.Session, from, width)
+		text = report.Describe(shown, commandLine, k.self.Session, from, width)
 	}
-	k.report.Leftover(p, commandLine, from, spared, top != 0, of.Signals, line)
+	k.report.Leftover(p, commandLine, from, spared, top != 0, of.Signals, text)
 	if !silent {
-		k.Sayf(level, "%s %s %s%s", what, kind, line, why)
+		k.Sayf(level, "%s %s %s%s", what, kind, text, why)
 	}
 }
 

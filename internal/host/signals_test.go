@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bare is a kernel that has started nothing and catches nothing. line is the line to the outer fini, -1 for none.
-func bare(line int) *kernel {
-	return &kernel{Logger: Logger{life.Always}, line: Line{line}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
+// bare is a kernel that has started nothing and catches nothing. line is the socket to the outer fini, -1 for none.
+func bare(socket int) *kernel {
+	return &kernel{Logger: Logger{life.Always}, socket: Socket{socket}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
 		tree: orphans.New()}
 }
 
@@ -31,11 +31,11 @@ func TestEarlySignals(t *testing.T) {
 	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
 	silent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK) // nobody makes it readable
 	check.NoError(t, err)
-	for _, line := range []int{-1, int(end.Fd())} {
-		k := bare(line)
+	for _, socket := range []int{-1, int(end.Fd())} {
+		k := bare(socket)
 		k.early, k.caught.FD = early, silent
 		until := k.Now() + 20*time.Second
-		check.Equal(t, fmt.Sprint("with the line ", line), k.Wait(until, true), life.Woken{Signals: want})
+		check.Equal(t, fmt.Sprint("with the socket ", socket), k.Wait(until, true), life.Woken{Signals: want})
 		check.Equal(t, "it waits although there are signals", k.Now() >= until, false)
 		check.Equal(t, "what the next Wait reports", k.early, []signals.Received(nil))
 	}
@@ -89,12 +89,12 @@ func TestOuterIsContinued(t *testing.T) {
 		{"without its outer fini", other, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			line, outer := check.Socketpair(t)
+			socket, outer := check.Socketpair(t)
 			inner := exec.Command(os.Args[0], "-test.run=^TestOuterIsContinued$")
 			inner.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", asked, c.outer, c.job))
-			inner.ExtraFiles = []*os.File{line}
+			inner.ExtraFiles = []*os.File{socket}
 			check.Equal(t, "what it says", check.Succeed(t, inner), "")
-			messages, _ := lineOf(outer).Receive()
+			messages, _ := socketOf(outer).Receive()
 			check.Equal(t, "what it sends", messages, []entry.Message{{Kind: entry.Done, Value: 5 << 8}})
 			// A SIGCONT is reported before this signal, whose number is greater.
 			check.MustKill(t, os.Getpid(), syscall.SIGWINCH)

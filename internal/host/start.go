@@ -47,7 +47,7 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 	if err := k.catch(); err != nil {
 		return err
 	}
-	if k.line.FD >= 0 {
+	if k.socket.FD >= 0 {
 		entry.OutliveOuter()
 	}
 	if err := k.bind(options.Bind, options.Pdeathsig); err != nil {
@@ -111,8 +111,8 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	}
 	k.memory = cgroup.CountMemory() // before the start, because the command may be killed immediately
 	job, orphaned := uint32(0), false
-	if k.line.FD >= 0 {
-		k.line.Starting()
+	if k.socket.FD >= 0 {
+		k.socket.Starting()
 		if k.rules.Job != 0 {
 			job = entry.InJob
 			orphaned = groupIsOrphaned(k.self.Group, k.self.Session, k.self.Pid)
@@ -127,12 +127,12 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	if orphaned {
 		k.leave(true)
 	}
-	if k.line.FD >= 0 {
+	if k.socket.FD >= 0 {
 		var descriptors []int
 		for _, place := range k.report.To {
 			descriptors = append(descriptors, place.FD)
 		}
-		k.line.Started(child.Pid, job, descriptors...)
+		k.socket.Started(child.Pid, job, descriptors...)
 	}
 	if child.Ungrouped {
 		k.rules.Group = false

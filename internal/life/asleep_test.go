@@ -11,7 +11,7 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A pair in the model: the line between the two processes, the steps of the inner fini before its loop, and the outer
+// A pair in the model: the socket between the two processes, the steps of the inner fini before its loop, and the outer
 // fini, which sleeps. What the outer fini looks for, and what it makes of that, is entry.Sleeper's, which is the very code. Only
 // what the kernel shows to it, and does for it, is modelled here.
 
@@ -40,7 +40,7 @@ type sleeper struct {
 
 const (
 	parentSignal = syscall.Signal(entry.ParentSignal)
-	room         = 2 // messages to the inner fini fill the line
+	room         = 2 // messages to the inner fini fill the socket
 )
 
 // takes reports whether a signal is caught, and neither waits nor is the kernel's.
@@ -52,8 +52,8 @@ func (w *world) say(to handle, m entry.Message) {
 	if p := w.get(to); f == nil || p == nil || !p.alive() {
 		return
 	}
-	f.line = append(slices.Clone(f.line), m)
-	w.scene("line: %s is told %s", w.name(to), kindName(m))
+	f.socket = append(slices.Clone(f.socket), m)
+	w.scene("socket: %s is told %s", w.name(to), kindName(m))
 }
 
 func kindName(m entry.Message) string {
@@ -78,8 +78,8 @@ func (w *world) fallAsleep(unstarted bool) {
 	s.Self, s.Parent.Pid, s.Parent.FD = w.get(outer.id).pid, w.get(w.cast.shell).pid, -boolToInt(w.noPidfds)
 	if !unstarted {
 		w.sayStarted()
-		s.Step(&entry.Seen{What: entry.Said, Message: outer.line[0]})
-		outer.line, s.At, s.Early = nil, entry.Nothing, false
+		s.Step(&entry.Seen{What: entry.Said, Message: outer.socket[0]})
+		outer.socket, s.At, s.Early = nil, entry.Nothing, false
 		w.ghost.started = true
 		return
 	}
@@ -165,15 +165,15 @@ func (w *world) sees(f *fini, what entry.What) (e entry.Seen) {
 			e.Sender = entry.Kernel
 		}
 	case entry.Said:
-		if e.Kind, found = entry.HungUp, w.ended(w.cast.inner); len(f.line) > 0 {
-			e.Message, found = f.line[0], true
+		if e.Kind, found = entry.HungUp, w.ended(w.cast.inner); len(f.socket) > 0 {
+			e.Message, found = f.socket[0], true
 		}
 	case entry.Waited:
 		found = w.late(f)
 	case entry.ParentEnded:
 		found = w.ended(w.cast.shell)
 	case entry.Room:
-		found = len(w.fini(w.cast.inner).line) < room || w.ended(w.cast.inner)
+		found = len(w.fini(w.cast.inner).socket) < room || w.ended(w.cast.inner)
 		e.ParentDied = w.ended(w.cast.shell)
 	case entry.Ended:
 		e.Value, found = uint32(syscall.SIGKILL), w.waitable() || w.late(f)
@@ -248,7 +248,7 @@ func (w *world) asleep(f *fini) {
 		}
 	case entry.Said:
 		if what = kindName(e.Message); e.Kind != entry.HungUp {
-			f.line = slices.Clone(f.line[1:])
+			f.socket = slices.Clone(f.socket[1:])
 		}
 	case entry.Waited:
 		took("a second passes after Starting", "listens")
@@ -284,7 +284,7 @@ func (w *world) asleep(f *fini) {
 		why := "a signal to end"
 		switch {
 		case e.What == entry.Nothing:
-			why = "a signal, and the line is full"
+			why = "a signal, and the socket is full"
 		case e.What == entry.ParentEnded || act&entry.TellParent != 0:
 			why = "the parent process has died"
 		case sig == syscall.SIGCHLD:
@@ -356,7 +356,7 @@ func (w *world) beAlone(f *fini) {
 // wake makes a sleeper the heir, as inherit in main.go does.
 func (w *world) wake(f *fini) {
 	s := f.sleeper
-	f.phase, f.heir, f.caught, f.line = awake, true, nil, nil
+	f.phase, f.heir, f.caught, f.socket = awake, true, nil, nil
 	w.ghost.overruled, w.ghost.unwait = true, true
 	// Everybody is asked once more, and once only, also a group that the inner fini had let clean up.
 	w.ghost.lookedToAsk, w.ghost.begun, w.ghost.cleared = false, false, false
@@ -384,7 +384,7 @@ func (w *world) wake(f *fini) {
 
 // heard is what the outer fini has told an inner one, as in the loop of package main.
 func (w *world) heard(f *fini, woken *Woken) {
-	for _, m := range f.line {
+	for _, m := range f.socket {
 		switch m.Kind {
 		case entry.Signal:
 			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: max(int(m.Sender), 0), Kernel: m.Sender == entry.Kernel}
@@ -393,7 +393,7 @@ func (w *world) heard(f *fini, woken *Woken) {
 			woken.Stop = append(woken.Stop, ParentDied)
 		}
 	}
-	f.line = nil
+	f.socket = nil
 }
 
 // next is when a fini wants to be woken.

@@ -135,7 +135,7 @@ func TestTableOfTheSleeper(t *testing.T) {
 	}
 	for _, what := range sees {
 		has := slices.ContainsFunc(moreRows, func(r row) bool { return r[0] == "asleep" && strings.HasPrefix(r[1], what) })
-		if !has && what != "a message" && what != "the line hangs up" {
+		if !has && what != "a message" && what != "the socket hangs up" {
 			t.Errorf("the explorer need not take %q", what)
 		}
 	}
@@ -164,7 +164,7 @@ var moreRows = func() (all []row) {
 		"asleep: a signal, before Started -> waits",
 		"asleep: a second passes after Starting -> listens",
 		"asleep: a signal -> relayed",
-		"asleep: a signal, and the line is full -> continues the inner one",
+		"asleep: a signal, and the socket is full -> continues the inner one",
 		"asleep: a signal to end -> continues the inner one",
 		"asleep: SIGCHLD -> continues the inner one",
 		"asleep: SIGTSTP, SIGTTIN or SIGTTOU that was pending at Started, in a job -> suspends fini",

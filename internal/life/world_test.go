@@ -38,7 +38,7 @@ type world struct {
 	cast     cast
 	rules    Rules
 	blind    bool   // there is no /proc
-	noPidfds bool   // signals and the line tell of ends
+	noPidfds bool   // signals and the socket tell of ends
 	orphaned bool   // the job would be without the inner fini
 	pristine fini   // an inner fini before anything has happened
 	mainIs   traits // of a command that is not started yet
@@ -463,7 +463,7 @@ type fini struct {
 	phase phase
 
 	sleeper sleeper
-	line    []entry.Message // what the other one of a pair has said
+	socket  []entry.Message // what the other one of a pair has said
 	caught  []Signal
 	child   bool // SIGCHLD was caught
 	said    bool // the life is over
@@ -550,7 +550,7 @@ func (w *world) ready(f *fini) bool {
 		return false
 	case f.phase == dozing:
 		return w.awaits(f)
-	case f.phase != awake, f.over(), len(f.todo)+len(f.queue)+len(f.caught)+len(f.line) > 0, f.mustReap, f.child:
+	case f.phase != awake, f.over(), len(f.todo)+len(f.queue)+len(f.caught)+len(f.socket) > 0, f.mustReap, f.child:
 		return true
 	}
 	return w.late(f) || w.mainShows(f) || f.stdin && w.stdin.closedAt != 0 ||

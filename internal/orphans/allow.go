@@ -16,8 +16,8 @@ const maxName = 15
 
 // Patterns with one of these prefixes are not compared with names.
 const (
-	lineOf     = "cmd:" // compared with the command line, joined by spaces
-	variableOf = "env:" // compared with each variable of the environment, as NAME=VALUE
+	cmdlinePrefix = "cmd:" // compared with the command line, joined by spaces
+	environPrefix = "env:" // compared with each variable of the environment, as NAME=VALUE
 )
 
 // Allow spares processes that match a pattern, and their descendants. A pattern has the syntax of path.Match, but * and
@@ -31,7 +31,7 @@ func (t *Tree) Allow(patterns []string, main int) {
 // ofMemory returns the patterns that are compared with the memory of a process.
 func (t *Tree) ofMemory() []string {
 	return slices.DeleteFunc(slices.Clone(t.patterns), func(pattern string) bool {
-		return !strings.HasPrefix(pattern, lineOf) && !strings.HasPrefix(pattern, variableOf)
+		return !strings.HasPrefix(pattern, cmdlinePrefix) && !strings.HasPrefix(pattern, environPrefix)
 	})
 }
 
@@ -103,7 +103,7 @@ type memory struct {
 // memory compares a process with patterns. Like commandLine, it may hang.
 func (f *files) memory(dir string, patterns []string) memory {
 	told := memory{read: true}
-	for _, of := range []struct{ prefix, file string }{{lineOf, "/cmdline"}, {variableOf, "/environ"}} {
+	for _, of := range []struct{ prefix, file string }{{cmdlinePrefix, "/cmdline"}, {environPrefix, "/environ"}} {
 		var texts []string
 		for _, pattern := range patterns {
 			wanted, is := strings.CutPrefix(pattern, of.prefix)
@@ -112,9 +112,9 @@ func (f *files) memory(dir string, patterns []string) memory {
 				// An exiting process has an empty command line. Its environment can only be read by processes that may
 				// trace it.
 				told.refused = told.refused || err == unix.EACCES || err == unix.EPERM
-				told.read = told.read && err == nil && (len(text) > 0 || of.prefix == variableOf)
+				told.read = told.read && err == nil && (len(text) > 0 || of.prefix == environPrefix)
 				text = bytes.TrimRight(text, "\x00")
-				if of.prefix == lineOf {
+				if of.prefix == cmdlinePrefix {
 					text = bytes.ReplaceAll(text, []byte{0}, []byte{' '})
 				}
 				texts = strings.Split(string(text), "\x00")
@@ -130,7 +130,7 @@ func (f *files) memory(dir string, patterns []string) memory {
 func matches(patterns []string, name, executable string) bool {
 	for _, pattern := range patterns {
 		switch {
-		case strings.HasPrefix(pattern, lineOf), strings.HasPrefix(pattern, variableOf):
+		case strings.HasPrefix(pattern, cmdlinePrefix), strings.HasPrefix(pattern, environPrefix):
 		case match(pattern, name), executable != "" && match(pattern, executable):
 			return true
 		case len(name) == maxName && strings.HasPrefix(pattern, name) && !strings.ContainsAny(pattern, `*?[\`):

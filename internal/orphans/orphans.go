@@ -71,11 +71,11 @@ type kept struct {
 	signaled bool   // it has been sent a signal
 	silent   bool   // it has held up the reader, so it is not read again: see reader.go
 
-	name, code string // its program when the reader read its facts
-	facts      *facts // nil if not read yet
-	line       string // command line, or "" if not read yet
-	lineOf     int    // number of the look in which line was read
-	details    *Details
+	name, code  string // its program when the reader read its facts
+	facts       *facts // nil if not read yet
+	cmdline     string // command line, or "" if not read yet
+	cmdlineLook int    // number of the look in which cmdline was read
+	details     *Details
 
 	matchedAs string // its program when a pattern of Allow matched its memory
 	unread    bool   // see Process.Unread

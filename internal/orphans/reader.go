@@ -186,13 +186,13 @@ func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
 // because nothing else shows that a process has executed another script with the same program.
 func (t *Tree) CommandLine(p Process) string {
 	k := p.kept
-	if k.lineOf != t.looks || k.line == "" {
-		k.lineOf = t.looks
-		for _, line := range ask(t, t.quiet(p), (*files).commandLine) {
-			k.line = cmp.Or(line, k.line)
+	if k.cmdlineLook != t.looks || k.cmdline == "" {
+		k.cmdlineLook = t.looks
+		for _, cmdline := range ask(t, t.quiet(p), (*files).commandLine) {
+			k.cmdline = cmp.Or(cmdline, k.cmdline)
 		}
 	}
-	return cmp.Or(k.line, p.Name)
+	return cmp.Or(k.cmdline, p.Name)
 }
 
 // commandLine reads memory of the process. It may hang, because the process holds a lock while it changes its mappings,

@@ -84,12 +84,12 @@ type Tree interface {
 // Owners remembers which process started each process of the tree. When fini reports a leftover, the process that
 // started it has often exited.
 type Owners struct {
-	tree     Tree
-	getenv   func(string) string // looks up a variable in the environment of fini
-	main     int                 // pid of the main child
-	mainLine string              // command line of the main child when it started
-	found    map[int]orphans.Process
-	lineages map[orphans.ID]Lineage // as of the look that first found the process
+	tree        Tree
+	getenv      func(string) string // looks up a variable in the environment of fini
+	main        int                 // pid of the main child
+	mainCommand string              // command line of the main child when it started
+	found       map[int]orphans.Process
+	lineages    map[orphans.ID]Lineage // as of the look that first found the process
 }
 
 // NewOwners returns an empty Owners. getenv looks up a variable in fini's own environment. Hints with the same value
@@ -99,7 +99,7 @@ func NewOwners(tree Tree, getenv func(string) string) *Owners {
 }
 
 // Main records the pid of the main child and the command line that it started with.
-func (o *Owners) Main(pid int, commandLine string) { o.main, o.mainLine = pid, commandLine }
+func (o *Owners) Main(pid int, commandLine string) { o.main, o.mainCommand = pid, commandLine }
 
 // Remember records the lineage of every process that no earlier look has found.
 func (o *Owners) Remember(found []orphans.Process) {
@@ -130,11 +130,11 @@ func (o *Owners) above(p orphans.Process) (l Lineage) {
 			l.Chain = append(l.Chain, a)
 		}
 		if l.Owner == nil && !slices.Contains(shells, p.Name) {
-			line := o.tree.CommandLine(p)
-			if p.Pid == o.main && line == p.Name { // it is exiting, so /proc shows only its name
-				line = o.mainLine
+			commandLine := o.tree.CommandLine(p)
+			if p.Pid == o.main && commandLine == p.Name { // it is exiting, so /proc shows only its name
+				commandLine = o.mainCommand
 			}
-			text, _ := firstBytes(line, maxText)
+			text, _ := firstBytes(commandLine, maxText)
 			l.Owner = &Owner{a, text}
 		}
 	}

@@ -72,7 +72,7 @@ type leftover struct {
 	spared   any    // the schema's word for why fini spared it
 	during   bool   // fini stopped it while the main child ran
 	outlived any    // seconds between the end of the main child and its own
-	line     string // the text of the message about it: see Describe
+	text     string // the text of the message about it: see Describe
 	below    int    // number of leaked descendants: see leaks
 }
 
@@ -135,10 +135,10 @@ func (r *Report) Stopped(why string, main bool) {
 }
 
 // Leftover records a leftover. spared is the reason why fini spares it, or empty. sent returns the signals that fini
-// has sent to it so far, and line is the message about it. For a known leftover, only Allowed, spared and sent are
+// has sent to it so far, and text is the message about it. For a known leftover, only Allowed, spared and sent are
 // updated. during means that the main child still runs.
 func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, during bool,
-	sent func() []syscall.Signal, line string) {
+	sent func() []syscall.Signal, text string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
 		for _, left := range r.living(p.Pid) {
@@ -158,7 +158,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, s
 		return
 	}
 	left := &leftover{Lineage: from, found: time.Now(), age: calls.Uptime() - p.Start, sent: sent,
-		spared: orNull(spared != "", spared), during: during, line: line}
+		spared: orNull(spared != "", spared), during: during, text: text}
 	// Copy only the fields that are needed, because the details that package orphans keeps may be large.
 	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User,
 		Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}

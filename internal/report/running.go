@@ -52,7 +52,7 @@ func (r *Report) Running(seen []orphans.Activity, more int, by *Owners) {
 // StillRunning returns up to ten lines about running processes, each of them at most room bytes long.
 func (r *Report) StillRunning(room int) (lines []string) {
 	for _, e := range r.stillRunning(room) {
-		lines = append(lines, e.line)
+		lines = append(lines, e.text)
 	}
 	return lines
 }
@@ -62,7 +62,7 @@ func (r *Report) stillRunning(room int) (all []entry) {
 		all = append(all, entry{p.text(room), p.during})
 	}
 	if more := len(r.running) + r.moreRunning - maxLines; more > 0 {
-		all[maxLines-1] = entry{line: fmt.Sprintf("%d more processes", more+1)}
+		all[maxLines-1] = entry{text: fmt.Sprintf("%d more processes", more+1)}
 	}
 	return all
 }
@@ -100,7 +100,7 @@ func (r *Report) RunningSummary(what string) string {
 	text := "### fini\n\n" + what + ". Still running then" + seeGuide("if-a-step-hangs") +
 		"\n\n| still running |\n| --- |\n"
 	for _, e := range r.stillRunning(MaxLine) {
-		text += "| " + inMarkdown(e.line) + " |\n"
+		text += "| " + inMarkdown(e.text) + " |\n"
 	}
 	return text + "\n"
 }

@@ -87,13 +87,13 @@ func (r *Report) Annotations(level, what string) []string {
 	leaks := r.leaks()
 	var all []entry
 	for _, l := range leaks[:min(len(leaks), maxRows)] {
-		all = append(all, entry{l.withStarted(l.line), l.During})
+		all = append(all, entry{l.withStarted(l.text), l.During})
 	}
 	return annotations(level, what, r.remedy(leaks), all)
 }
 
 // An entry contains a line about a process, and the name of the test that started the process.
-type entry struct{ line, during string }
+type entry struct{ text, during string }
 
 func annotations(level, what, remedy string, all []entry) (lines []string) {
 	texts := map[string]string{}
@@ -103,7 +103,7 @@ func annotations(level, what, remedy string, all []entry) (lines []string) {
 		if !slices.Contains(files, file) {
 			files = append(files, file)
 		}
-		texts[file] += "\n" + e.line
+		texts[file] += "\n" + e.text
 	}
 	if len(files) > 1 {
 		what = strings.Replace(what, " (below)", "", 1) // each annotation lists only some of them

@@ -1,8 +1,8 @@
 package entry
 
-// Message is what the outer and the inner fini send each other over the line, a pair of connected stream sockets. If
-// one process dies, the other sees the line hang up. A process of the tree could open a pipe through /proc/PID/fd, but
-// not a socket. See unix(7).
+// Message is what the outer and the inner fini send each other over a pair of connected stream sockets. If
+// one process dies, the other sees the socket hang up. A process of the tree could open a pipe through /proc/PID/fd,
+// but not a socket. See unix(7).
 //
 //	message     from   means                                                      what the outer fini does
 //	BeAlone     inner  fini has to be a single process                            starts the runtime, as that process

@@ -1,6 +1,7 @@
 package host
 
-// This file contains the inner fini's end of the line. The other end, and the table of messages, are in package entry.
+// This file contains the inner fini's end of the socket. The other end, and the table of messages, are in package
+// entry.
 
 import (
 	"syscall"
@@ -11,43 +12,43 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/entry"
 )
 
-// A Line is the inner fini's end of the connection to the outer fini. Its FD is -1 if there is no outer fini.
-type Line struct{ FD int }
+// A Socket is the inner fini's end of the connection to the outer fini. Its FD is -1 if there is no outer fini.
+type Socket struct{ FD int }
 
 // BeAlone asks the outer fini to start the runtime as a single process. The inner fini must then exit.
-func (l Line) BeAlone() { l.send(entry.Message{Kind: entry.BeAlone}) }
+func (s Socket) BeAlone() { s.send(entry.Message{Kind: entry.BeAlone}) }
 
 // Starting tells the outer fini that the main child is about to start, so that it keeps signals for the main child.
-func (l Line) Starting() { l.send(entry.Message{Kind: entry.Starting}) }
+func (s Socket) Starting() { s.send(entry.Message{Kind: entry.Starting}) }
 
 // Started tells the outer fini that the main child has started, and sends it copies of the report descriptors.
-func (l Line) Started(pid int, job uint32, reports ...int) {
-	l.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Job: job}, reports...)
+func (s Socket) Started(pid int, job uint32, reports ...int) {
+	s.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Job: job}, reports...)
 }
 
 // Done tells the outer fini that the life is over, and with which wait status it has to end.
-func (l Line) Done(status syscall.WaitStatus) {
-	l.send(entry.Message{Kind: entry.Done, Value: uint32(status)})
+func (s Socket) Done(status syscall.WaitStatus) {
+	s.send(entry.Message{Kind: entry.Done, Value: uint32(status)})
 }
 
-func (l Line) send(m entry.Message, descriptors ...int) {
+func (s Socket) send(m entry.Message, descriptors ...int) {
 	var rights []byte
 	if len(descriptors) > 0 {
 		rights = unix.UnixRights(descriptors...)
 	}
 	text := unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m))
 	const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
-	if unix.Sendmsg(l.FD, text, rights, nil, flags) != nil && rights != nil {
-		_ = unix.Sendmsg(l.FD, text, nil, nil, flags) // the kernel refuses only the descriptors
+	if unix.Sendmsg(s.FD, text, rights, nil, flags) != nil && rights != nil {
+		_ = unix.Sendmsg(s.FD, text, nil, nil, flags) // the kernel refuses only the descriptors
 	}
 }
 
 // Receive returns the messages that have arrived. open is false if the outer fini has exited or was killed.
-func (l Line) Receive() (messages []entry.Message, open bool) {
+func (s Socket) Receive() (messages []entry.Message, open bool) {
 	for {
 		var m entry.Message
 		// Use a raw system call, like all code that receives signals without blocking. See Take in package signals.
-		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(l.FD), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m),
+		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.FD), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m),
 			unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == unix.EINTR:

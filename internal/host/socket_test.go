@@ -11,7 +11,7 @@ import (
 // What one process of a pair says arrives in the other whole; the hang-up comes behind it.
 func TestLine(t *testing.T) {
 	near, far := check.Socketpair(t)
-	inner, outer := lineOf(near), lineOf(far)
+	inner, outer := socketOf(near), socketOf(far)
 	messages, open := outer.Receive()
 	check.Equal(t, "nothing was said, and it is open", len(messages) == 0 && open, true)
 	inner.Starting()
@@ -24,4 +24,4 @@ func TestLine(t *testing.T) {
 	check.Equal(t, "it is open", open, false)
 }
 
-func lineOf(end *os.File) Line { return Line{int(end.Fd())} }
+func socketOf(end *os.File) Socket { return Socket{int(end.Fd())} }
