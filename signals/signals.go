@@ -180,8 +180,8 @@ func (c *Catcher) Unblock() {
 // leftIgnored lists the signals that the runtime doesn't catch if they are ignored.
 var leftIgnored = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
 
-// Ignored reports whether the current disposition of sig is SIG_IGN. It has been so since the start only for signals in
-// leftIgnored. See sigaction(2).
+// Ignored reports whether the current disposition of sig is SIG_IGN. Only the signals in leftIgnored were ignored from
+// the start. See sigaction(2).
 func Ignored(sig syscall.Signal) bool {
 	var now calls.SigAction
 	calls.SetAction(sig, nil, &now)

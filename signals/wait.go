@@ -17,8 +17,8 @@ type timer struct {
 	at    time.Duration // uptime that fd is set to
 }
 
-// poll returns a descriptor that becomes readable at an uptime. If the kernel provides none, it returns a timeout
-// instead.
+// poll sets the timer to the given uptime and returns its descriptor, which becomes readable then. Without a timerfd,
+// it returns a timeout instead.
 func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 	if at == 0 {
 		return unix.PollFd{Fd: -1}, -1
@@ -49,10 +49,12 @@ func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 // result in fds. See poll(2).
 func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) { c.wait(until, 0, fds) }
 
-// WaitBriefly is a Wait that returns after most at the latest. It blocks in a raw system call, during which no other
-// goroutine runs on this processor. If a wake-up is near, that is cheaper than Wait, because around an ordinary call
-// the Go runtime also wakes its monitor thread.
-func (c *Catcher) WaitBriefly(until, most time.Duration, fds []unix.PollFd) { c.wait(until, most, fds) }
+// WaitBriefly works like Wait, but returns after limit even if nothing has happened. It blocks in a raw system call,
+// during which no other goroutine runs on this processor. This is cheaper than Wait if something happens soon, because
+// around an ordinary call the Go runtime also wakes its monitor thread.
+func (c *Catcher) WaitBriefly(until, limit time.Duration, fds []unix.PollFd) {
+	c.wait(until, limit, fds)
+}
 
 func (c *Catcher) wait(until, brief time.Duration, fds []unix.PollFd) {
 	const pause = 10 * time.Millisecond

@@ -146,7 +146,7 @@ func Refused() (call string, errno syscall.Errno) {
 	return "", 0
 }
 
-// A SigAction is the kernel's struct sigaction. It begins with the handler on every architecture that fini supports.
+// A SigAction is the kernel's struct sigaction. Its first word is the handler on every architecture that fini supports.
 type SigAction [8]uintptr
 
 const Ignore = 1 // SIG_IGN

@@ -248,7 +248,7 @@ func (c *Options) Wanted() life.Wanted {
 	return life.Wanted{Pause: c.Pause, Shield: c.Shield, Foreground: c.Foreground, ToGroup: c.ToGroup()}
 }
 
-// Level returns how many messages fini writes.
+// Level returns which messages fini writes.
 func (c *Options) Level() life.Level {
 	switch {
 	case c.Quiet:

@@ -46,8 +46,8 @@ func note(stack uintptr) {
 // rebuild copies the argument block from the initial stack to a new one and returns its address. In the copy it
 // replaces the environment with two variables, because GODEBUG or GOMEMLIMIT may have been set for the main child and
 // must not affect fini. GOMAXPROCS is 1 because fini needs only one processor. Asynchronous preemption is off because
-// its signal would interrupt a system call that another process answers slowly, and so restart it forever (see
-// seccomp_unotify(2)).
+// its signals interrupt system calls. If another process answers a call slowly, as with seccomp_unotify(2), the call
+// would be interrupted and restarted again and again.
 //
 //go:nosplit
 func rebuild() (stack uintptr) {

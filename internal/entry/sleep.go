@@ -176,8 +176,8 @@ func (p *process) readSignal() bool {
 	return true
 }
 
-// do carries out acts, except for those that end the sleep, and except for LetGo and Relay. These two are in sleep
-// itself because they need more stack than the linker allows here.
+// do carries out acts. Those that end the sleep are carried out by its caller. So are LetGo and Relay, because they
+// need more stack than the linker allows here.
 //
 //go:nosplit
 func (p *process) do(act Act) {

@@ -126,7 +126,7 @@ func (s *Sleeper) Heeds(w What) bool {
 func (s *Sleeper) IsBounded() bool { return s.Heeds(Waited) || s.Heeds(Room) || s.Heeds(Ended) }
 
 // Takes returns the set of signals that the outer fini reads. Before the main child starts, it contains only a few.
-// Later, in a job, it does not contain the signals with which the kernel suspends this process.
+// Afterwards it contains all others, but in a job not those with which the kernel suspends this process.
 //
 //go:nosplit
 func (s *Sleeper) Takes() uint64 {

@@ -41,7 +41,8 @@ func CloseInherited(keepStdin bool) {
 	}
 }
 
-// closeUnlessOwn closes a descriptor from 3, unless it is close-on-exec, which fini's own descriptors are.
+// closeUnlessOwn closes a descriptor that the command inherits. It keeps 0 to 2, and fini's own, which are
+// close-on-exec.
 //
 //go:nosplit
 func closeUnlessOwn(fd int) {

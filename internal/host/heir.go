@@ -15,8 +15,8 @@ import (
 // Inherit runs the rest of a life after the inner fini was killed.
 //
 // Until all children are gone, an heir must not open paths that may hang. The directory that fini was started in may be
-// on a server that doesn't respond, or the tree may have replaced it with a symbolic link. In an heir, and in an inner
-// fini that stops a tree, only the following paths are used:
+// on a server that doesn't respond, or the tree may have replaced it with a symbolic link. An heir, and an inner fini
+// that stops a tree, use only the following paths:
 //
 //	/proc, /proc/self/fd/N,      answered by the kernel; the reader of package orphans opens files that may hang, and
 //	/proc/PID and what is below  the loop doesn't wait for it forever

@@ -1,5 +1,5 @@
-// Package host connects a life to the real kernel. It waits for events, carries out the actions that the life decides
-// on, and writes its messages.
+// Package host carries out what package life decides. It waits for events, passes them to life, makes the system calls
+// that life asks for, and writes the messages.
 package host
 
 import (

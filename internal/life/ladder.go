@@ -219,8 +219,8 @@ func (l *ladder) sendStopSignal(now time.Duration, why Reason) []action {
 
 // survey records what the tree is doing, because that can't be found out any more after a stop signal. If fini itself
 // stops the command, the survey comes before the signal. If somebody is waiting for the signal to arrive, because it
-// was forwarded or the parent process has died, the survey comes after it. There is one survey in a life, unless the
-// command survives a signal and is later stopped by fini itself.
+// was forwarded or the parent process has died, the survey comes after it. A second survey is made only if the command
+// survives a signal and is later stopped by fini itself.
 func (l *ladder) survey(why Reason) []action {
 	named := why == TimedOut || why == WentIdle
 	if own := named || why == StdinClosed; !named && !l.Reports || l.surveyed && !own {
@@ -232,7 +232,7 @@ func (l *ladder) survey(why Reason) []action {
 
 func (l *ladder) endIn(now, after time.Duration) []action { return l.enterFor(stopping, now, after) }
 
-// enterFor moves to a rung for the given time, or until --kill-after if that is sooner.
+// enterFor starts a rung, which lasts for the time after, but not longer than until --kill-after.
 func (l *ladder) enterFor(rung rung, now, after time.Duration) []action {
 	if l.killBy != 0 {
 		after = min(after, max(l.killBy-now, 0))

@@ -165,7 +165,7 @@ const (
 	killedBound  = 10 * time.Second
 	refusedBound = 2 * time.Second
 
-	// Whoever kills the parent process, or both processes of a pair, sends the same signal to the others within this
-	// time, which is a guess.
+	// A supervisor may send a signal to the parent process or to one process of the pair, and then the same signal to
+	// the others. fini takes equal signals within this time as one stop. It is a guess.
 	sameEnd = time.Second
 )

@@ -100,8 +100,8 @@ const (
 	slicesOfWait = 64
 )
 
-// New returns the loop of a life that begins now. main is the pid of the main child, or 0 with --pause. watched says
-// that Wait can watch for the main child's exit.
+// New returns a loop for a main child that has just been started. main is its pid, or 0 with --pause. watched says that
+// Wait can watch for the main child's exit.
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	l := newLoop(k, rules, main)
 	// Reap before the first Wait, because a child may have exited before fini caught SIGCHLD.
@@ -240,7 +240,8 @@ const (
 
 func (p Policy) reserve() time.Duration { return min(p.StopWithin/10, longestReserve) }
 
-// bound starts --stop-within when the machine first waits for a stop, and shortens this and later waits to fit into it.
+// bound starts the time of --stop-within when the first stop begins. It shortens each wait so that all fit into this
+// time.
 func (l *Loop) bound(now time.Duration) {
 	if l.rules.StopWithin == 0 || l.machine == nil {
 		return

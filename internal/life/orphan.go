@@ -87,7 +87,8 @@ func (w whom) onListed(now time.Duration, e listed) (do []action) {
 	return append(do, list{after})
 }
 
-// partOfGrace returns the time between two lists while fini waits for an orphan to exit.
+// partOfGrace returns how long fini waits before it lists the processes again, while an orphan may still exit by
+// itself.
 func (p Policy) partOfGrace() time.Duration { return max(p.OrphansGrace/partsOfGrace, tick) }
 
 // inHand reports whether fini has begun to stop a process but has not sent it SIGKILL yet. The policy may have spared

@@ -40,7 +40,7 @@ import (
 // many servers take SIGTERM after SIGINT to mean "immediately". After that, it has at least the other half. If
 // --stop-within has shortened a wait, SIGTERM is sent at the next look.
 //
-// A reason that overrules --orphans=pipes starts asking again, because leftovers that hold neither stream have not been
+// If a reason overrules --orphans=pipes, asking starts again, because leftovers that hold neither stream have not been
 // asked yet. If fini can't tell which processes hold a stream, --orphans=pipes has the same effect as stop.
 //
 // The deadline of asking does not change when another leftover is found, because a process may start a new one each

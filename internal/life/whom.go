@@ -9,9 +9,9 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
-// whom decides which of the processes that the command has left running are stopped, and with which signal. The sweep
-// uses it for leftovers after the command's exit, and --orphan-timeout uses it for orphans before that. They differ
-// only in their times. See stage and orphan.
+// A whom decides which leftover processes are stopped, and with which signal. The sweep uses it for leftovers after the
+// command's exit, and --orphan-timeout uses it for orphans before that. They differ only in their times. See stage and
+// orphan.
 type whom struct {
 	Rules
 	*records

@@ -78,8 +78,8 @@ func (t *Tree) askMemory(found []Process) {
 			pending = append(pending, p)
 		}
 	}
-	// On a busy machine a process may be in vfork(2) for a tenth of a second, and if it can't be read, it is not
-	// spared.
+	// The memory of a process can't be read while it is in vfork(2), which may take a tenth of a second on a busy
+	// machine. Try again, because a process that was not read is not spared.
 	t.persist(8, pending, func(quiet []Process) {
 		for n, told := range ask(t, quiet, func(f *files, p Process) memory { return f.memory(p.dir(), patterns) }) {
 			k := quiet[n].kept

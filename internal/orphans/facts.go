@@ -17,7 +17,7 @@ func (t *Tree) Descends(pid int) bool {
 	if pid == t.main && pid != 0 {
 		return true
 	}
-	// Even if /proc can't be read now, it may be mounted before the first look, so only prepare sets childrenOnly.
+	// Don't set childrenOnly here, as prepare does: /proc may still be mounted before the first look.
 	if t.Dir < 0 && (t.childrenOnly || t.openProc() != nil) {
 		return isChild(pid)
 	}

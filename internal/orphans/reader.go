@@ -22,7 +22,8 @@ import (
 const (
 	// The reader is held up if it has made no step for this time and is in state D. See proc_pid_stat(5).
 	held = 100 * time.Millisecond
-	// Without a step for this time, it is held up in any state. The machine may be too busy to run it.
+	// In any other state, it is held up if it has made no step for this longer time, because a busy machine may not
+	// have run it.
 	tooBusy = time.Second
 )
 
@@ -42,8 +43,8 @@ func (r *reader) step() {
 // answers about the processes before it. job must not use data of the caller, because it may still be running when ask
 // returns.
 //
-// Because Go code has a single processor, Gosched runs job on the caller's own thread, without a switch. If a read
-// hangs, the runtime continues the caller on one of its idle threads. See makeThreads in package host.
+// GOMAXPROCS is 1, so Gosched runs job on the caller's own thread, without a context switch. If a read hangs, the
+// runtime continues the caller on one of its idle threads. See makeThreads in package host.
 func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 	r := t.reader
 	if len(of) == 0 || t.Dir < 0 || r.busy.Load() {

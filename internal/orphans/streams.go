@@ -52,8 +52,8 @@ func ownStream(fd int) stream {
 	return cmp.Or(stream(text), unreadable)
 }
 
-// Holders says which of some processes, found by the last Look, have the pipe of fd open for writing. The result
-// unknown lists those that may have it open.
+// Holders returns those of the given processes that have the pipe of fd open for writing, and those for which this
+// can't be found out. The processes must be results of the last Look.
 func (t *Tree) Holders(fd int, of []Process) (holders, unknown []Process) {
 	streams := [2]stream{ownStream(fd)}
 	found := map[int]Holding{}

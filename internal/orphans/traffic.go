@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// This file finds out how active the processes are that have this process's standard input open. While a server waits
-// for its client, the counters in /proc/PID/io don't change, because the kernel only updates them with each read(2) and
-// write(2). See proc_pid_io(5).
+// This file measures the traffic of the processes that have the same standard input as fini. While a server waits for
+// its client, its counters in /proc/PID/io don't change, because only read(2) and write(2) increase them. See
+// proc_pid_io(5).
 
 // A Traffic is what the processes whose descriptor 0 is this process's standard input have read and written.
 type Traffic struct {

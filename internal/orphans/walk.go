@@ -31,7 +31,7 @@ type View struct {
 	Nameless bool
 }
 
-// maxWalks is how often a look walks the tree at most.
+// maxWalks limits how often a single look walks the tree.
 const maxWalks = 5
 
 // Look finds all live descendants. The caller may signal them until the next Look, provided that it reaps nothing in

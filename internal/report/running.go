@@ -90,7 +90,8 @@ func (p *running) record() runningRecord {
 	}
 }
 
-// RunningAnnotations returns GitHub annotations about running processes. They begin with the sentence in what.
+// RunningAnnotations returns GitHub annotations that list the processes that were running. what is the first line, such
+// as "stopping sh: no input or output for 1m".
 func (r *Report) RunningAnnotations(what string) []string {
 	return annotations("error", what+". Still running then (below)", seeGuide("if-a-step-hangs"), r.stillRunning(MaxLine))
 }
