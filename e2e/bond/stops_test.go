@@ -96,7 +96,7 @@ func TestIdle(t *testing.T) {
 					// What has another stdin may read and write all the time, and a shell that waits may hold it.
 					l := stdin.Start(t, p, theirs, "--idle="+idle.String(), "--report="+report, "--", "/bin/sh", "-c",
 						`perl -e 'while (1) { syswrite(STDOUT, "x"); select(undef, undef, undef, 0.01) }' </dev/null >/dev/null & sh -c 'cat; :'; :`)
-					if line, _ := l.Out.Next(); line != "hello" && idle < rig.Enough {
+					if line, _ := l.Out.Next(); line != "hello" && idle < rig.EnoughNow()/4 {
 						_ = l.Status() // the machine has stopped cat, which had read it, for that long
 						continue
 					}
@@ -184,7 +184,7 @@ func TestStopSignals(t *testing.T) {
 			_ = l.Stdin.Close()
 			got := l.Out.Rest()
 			l.MustEnd(128 + 9)
-			if slices.Equal(got, want[:len(got)%len(want)]) && grace < rig.Enough {
+			if slices.Equal(got, want[:len(got)%len(want)]) && grace < rig.EnoughNow()/4 {
 				continue // the machine has stopped the command for that long, so that it could not say all
 			}
 			rig.MustRecord(t, "the command says", got, want...)

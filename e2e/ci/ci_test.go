@@ -20,7 +20,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // fini in front of the commands of CI jobs, under what their runners do to a job. The
 // runners are played by the test, in the order and by the signals of the real ones; what

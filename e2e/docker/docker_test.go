@@ -12,7 +12,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // TestDocker runs containers of Dockerfile.example under a real engine. It is one test
 // so that the image is built once and is gone when the last of the parts is over. What holds with any

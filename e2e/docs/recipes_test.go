@@ -18,7 +18,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // The recipes that the pages show are run as they stand there, with the real program where it
 // can be had, and with a stand-in for what is the reader's own: a server, tests, a backup.

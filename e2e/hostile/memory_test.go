@@ -95,7 +95,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			exit 0
 			orphan: exit 0`, orphans-1, parts-1), func(t *testing.T, l *rig.Life, n int) {
 			rig.Write(t, l, "x")
-			if !rig.Poll(rig.Patience+time.Duration(orphans)*10*time.Millisecond, func() bool { return strings.Count(l.Out.Text(), "part\n") == n }) {
+			if !rig.Await(rig.Enough+time.Duration(orphans)*10*time.Millisecond, func() bool { return strings.Count(l.Out.Text(), "part\n") == n }) {
 				t.Fatalf("part %d has no end", n)
 			}
 		}},

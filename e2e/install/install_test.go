@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // The copy is whole or is not there, and is what was copied.
 func TestInstall(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 const (
 	ignoresTERM      = "--ignore-term"

@@ -11,6 +11,7 @@ var (
 	Complete     = check.Complete
 	Device       = check.Device
 	DrawnFor     = check.DrawnFor
+	EnoughNow    = check.EnoughNow
 	Equal        = check.Equal
 	FillPipe     = check.FillPipe
 	Full         = check.Full

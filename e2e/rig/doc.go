@@ -51,8 +51,8 @@
 //	Whole     reads to EOF, and returns all lines; Text returns what has arrived so far
 //
 // Because Want skips lines, it can't wait for the lines of two processes that write in any order. Start the second process
-// after a Write, which sends a line to the command's stdin. Until polls for facts that no line shows, and its deadline only
-// ends a test that fails. Call Life.Caught before Life.Signal, because fini doesn't catch signals from the start.
+// after a Write, which sends a line to the command's stdin. Until polls for facts that no line shows. Its deadline, 25
+// seconds on an idle machine and more on a busy one, only ends a test that fails. Call Life.Caught before Life.Signal, because fini doesn't catch signals from the start.
 //
 // To test a duration such as --grace, take the time before the Write that starts it, and assert only that it was not shorter.
 // Use an hour for a duration that must not elapse, and 100 ms for one that must.

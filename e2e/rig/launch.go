@@ -81,7 +81,7 @@ func (l *BoundLife) ChildOf(pid int) int {
 // if it did before that.
 func OutOfTime(t testing.TB, start func(t testing.TB, timeout string) *Life) (l *Life) {
 	t.Helper()
-	for timeout := time.Second; timeout < 2*Patience; timeout *= 4 {
+	for timeout := time.Second; timeout < EnoughNow(); timeout *= 4 {
 		l = start(t, "--timeout="+timeout.String())
 		if line, _ := l.Out.Next(); strings.HasPrefix(line, "ready") {
 			return l

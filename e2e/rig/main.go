@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 	"github.com/seed-126c5d8a/fini/internal/tests/programs"
 	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
@@ -21,6 +22,12 @@ import (
 
 // Fini is the binary under test: built for this run, or named with -fini.
 var Fini string
+
+// MainOfOthers is Main for a room whose tests wait for what is not fini's, such as npx, an engine or a shell.
+func MainOfOthers(m *testing.M) {
+	check.WaitForOthers()
+	Main(m)
+}
 
 // Main runs the tests of a room, or one of the programs that tests start. The folder e2e is the working directory of
 // either, so that the path of a file is the same in each room.

@@ -83,7 +83,7 @@ func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
 	for range rig.QuickOrFull(9, 60) {
 		l, screen, keys := begin(t, rig.Pair.Command(rig.Mode("signals", "15")...).Args...)
 		outer := procfs.ChildrenOf(t, l.PID())[0]
-		for end := time.Now().Add(rig.Patience); len(procfs.ChildrenOf(t, outer)) == 0; { // it is too short a moment to sleep
+		for end := time.Now().Add(rig.EnoughNow()); len(procfs.ChildrenOf(t, outer)) == 0; { // it is too short a moment to sleep
 			if time.Now().After(end) {
 				t.Fatal("fini starts no second one")
 			}

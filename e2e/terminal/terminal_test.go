@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // untilHeard types a text each second until the screen has answered. Nobody types so soon as a test does: on a busy
 // machine the shell of a script may be between two commands, or the outer fini may not have had the first Ctrl-C, and two

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // MCP servers that drive a browser, with the real client of the SDK in front of npx. The
 // browser is in sessions of its own and holds none of the client's descriptors: only the

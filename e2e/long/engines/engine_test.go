@@ -15,7 +15,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 func dockerEngine(t *testing.T) *containers.Engine {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/need"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // In front of the commands of a bash, fini answers each question with yes. What the other inits
 // answer is only logged, for the reader of docs/platforms.md.

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/surroundings"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // A release is what `make release` has made for this test.
 type release struct {

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // TestSoak draws commands, flags, places and faults at random, and checks after each life what must
 // always hold. FINI_FULL=1h prolongs it. FINI_SEED=n draws the same lives again, in the same order;

@@ -115,7 +115,7 @@ func Watch(wrap []string, out *rig.Lines, alive func() int) (o Outcome) {
 func WatchFor(wait time.Duration, wrap []string, out *rig.Lines, alive func() int) (o Outcome) {
 	limit := Window
 	if UnderFini(wrap) {
-		limit = rig.Patience
+		limit = rig.EnoughNow()
 	}
 	start := time.Now()
 	o.Never, o.Waited = !rig.Poll(limit, out.EOF), wait

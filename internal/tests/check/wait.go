@@ -11,31 +11,53 @@ import (
 	"time"
 )
 
-// Patience limits a wait in a test that fails, even on a very slow machine. No test relies on it to pass.
+// Enough limits a wait in a test that fails, on an idle machine: what never comes is red within half a minute. No test
+// relies on it to pass, and on a machine that is late a Wait allows more.
+const Enough = 25 * time.Second
+
+// others is what takes the place of Enough where a test waits for others: an engine that starts a container, a browser, or a
+// garbage collection in Node, may take minutes.
+const others = 3 * time.Minute
+
+// Patience limits what a test gives to others, such as a timeout of theirs, and what a Wait allows beyond that if a machine
+// is late.
 const Patience = 5 * time.Minute
 
-// Enough limits a wait in a test that fails, on a machine that is not busy. Things that a test is not about, such as a
-// garbage collection in Node, may take up to a minute.
-const Enough = 3 * time.Minute
+var least time.Duration
+
+// WaitForOthers makes all waits of this process long enough for what is not fini's.
+func WaitForOthers() { least = others }
 
 // A Wait measures how long a test would have waited on a machine of its own.
 type Wait struct {
 	began, last time.Time
-	used        time.Duration
+	Used        time.Duration
 }
 
-// Over reports whether a wait has exceeded the time that it may take on a machine that is not busy. If three processes
-// per processor want to run, it allows three times as long, and on a slow machine even more, but not longer than
-// Patience. Call it a few times per second.
+// Over reports whether a wait has exceeded the time that it may take on an idle machine, or on this one if that is late.
+// Call it every 100 ms: if a call comes later than that, so may what the test waits for.
 func (w *Wait) Over(within time.Duration) bool {
 	now := time.Now()
 	if w.began.IsZero() {
 		w.began, w.last = now, now
 	}
-	// Don't count the time during which the machine was suspended.
-	w.used += time.Duration(float64(min(now.Sub(w.last), time.Second)) / max(1, slowness(), busyness()))
+	w.Used += time.Duration(float64(min(now.Sub(w.last), 150*time.Millisecond)) / late())
 	w.last = now
-	return w.used > within || now.Sub(w.began) > within+Patience
+	within = max(within, least)
+	return w.Used > within || now.Sub(w.began) > max(within, others)+Patience
+}
+
+// EnoughNow is how long a wait may take at the moment.
+func EnoughNow() time.Duration {
+	return min(time.Duration(late()*float64(max(Enough, least))), others+Patience)
+}
+
+// late is how much longer something takes now than on an idle machine, at most 20 times. If two threads per processor want to
+// run, it takes twice as long; if four do, eight times, because each of several processes in turn has to wait for its time;
+// and so on a slow machine, or one that waits for its disk.
+func late() float64 {
+	busy := busyness()
+	return min(20, max(1, slowness(), busy, busy*busy/2, stalled()))
 }
 
 // busyness returns how many threads per processor currently want to run.
@@ -45,6 +67,19 @@ func busyness() float64 {
 	var running float64
 	_, _ = fmt.Sscanf(strings.ReplaceAll(string(text), "/", " "), "%s %s %s %f", &a, &b, &c, &running)
 	return running / float64(runtime.NumCPU())
+}
+
+// stalled returns how much longer a process takes that waits for a disk, or for memory, as those of the last ten seconds had
+// to: see PSI in proc(5).
+func stalled() float64 {
+	most := 0.0
+	for _, what := range []string{"io", "memory"} {
+		var percent float64
+		text, _ := os.ReadFile("/proc/pressure/" + what)
+		_, _ = fmt.Sscanf(string(text), "some avg10=%f", &percent)
+		most = max(most, percent)
+	}
+	return 100 / max(5, 100-most)
 }
 
 // slowness returns how much longer it takes to start a process here than without an emulator.
