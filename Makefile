@@ -48,27 +48,33 @@ build: ## build bin/fini, static
 
 # Each test says itself whether it is quick. FINI_FULL=1 is for every round and the whole volume, and under FINI_MUST_RUN=1 a
 # skip is an error. Nothing is taken from go's cache of results, which does not know that e2e runs bin/fini. tools/ran
-# shows what go test shows, and what was skipped. A package that takes longer than BUDGET, in seconds, is an error; and in
-# test-all so is each test, and each row of a table, that there is and that did not run. The timeout is
-# for a run in which one test after the other has lost its patience. Vet is lint's. Built as fini is, the tests
-# share the standard library with it, and nothing of that is compiled twice; nor by the go test of a recipe.
+# shows what go test shows, and what was skipped. It ends the package of a test that would have taken longer than -each on an
+# idle machine. A package that takes longer than BUDGET, in seconds, is an error; and in test-all so is each test, and each
+# row of a table, that there is and that did not run. Vet is lint's. Built as fini is, the tests share the standard
+# library with it, and nothing of that is compiled twice; nor by the go test of a recipe.
 # FINI_BUILT says that bin/fini is of these sources. Rooms run beside each other, more of them than there are processors,
-# because they wait more than they compute; and at last those that measure.
+# because they wait more than they compute. Unit tests come first, then a test of each promise, and then what takes longest,
+# beside which the others run; and at last the rooms that measure.
 test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
-tests       = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)$(1))$$')
+LONGEST     = long/browsers long/release docs mcp exhaustion long/engines terminal long/peers install docker hostile report
+tests       = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)$(1))$$' | \
+	awk -v longest='promises $(LONGEST)' 'BEGIN { split(longest, p, " "); for (n in p) at[p[n]] = n } \
+		{ room = $$0; if (!sub(".*/e2e/", "", room)) n = 0; else n = room in at ? at[room] : 99; print n, $$0 }' | sort -sn | cut -d' ' -f2)
 test: packages = -short $(call tests,|long/.*)
 test: quiet    = -short
+test: each     = 2m
 test-all: packages = $(call tests,)
+test-all: each     = 10m
 test-all: whole    = -whole
 test: build ## run the quick tests, in two minutes; those that lack something are skipped, and it says what that is
 test-all: build ## run all tests, in all places: engines, browsers, peers, a release and a soak too
 test test-all:
 	@$(GO) build -o bin/ran ./tools/ran
 	@for run in '-p=$(shell expr $$(nproc) \* 3 / 2) $(packages)' '-p=1 $(quiet) $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
-		$(GO) test -json -count=1 -timeout 40m -ldflags=-w $$run || echo '{"Action":"fail","Package":"go test"}'; \
-	done | bin/ran $(whole) $(if $(BUDGET),-budget $(BUDGET))
+		$(GO) test -json -count=1 -timeout 0 -ldflags=-w $$run || echo '{"Action":"fail","Package":"go test"}'; \
+	done | bin/ran -each $(each) $(whole) $(if $(BUDGET),-budget $(BUDGET))
 
 e2e: build ## run the tests of the built binary alone, one line each
 	$(GO) test -count=1 -timeout 2h -v -p 1 $(shell $(GO) list ./e2e/... | grep -v /e2e/long/)

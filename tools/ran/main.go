@@ -1,12 +1,12 @@
 // Ran reads what `go test -json` says, shows of it what go test would show, and adds what go test keeps to itself: what was
 // skipped and why, what was tried again, and how long each package took. With -whole it compares what there is with
-// what ran: a test that did not run is an error, and so is a row of a table.
+// what ran: a test that did not run is an error, and so is a row of a table. A test that takes longer than -each would take on
+// an idle machine ends its package: see late.go.
 //
-//	go test -json ./... | ran [-budget SECONDS] [-whole]
+//	go test -json -timeout 0 ./... | ran [-budget SECONDS] [-each DURATION] [-whole]
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -16,14 +16,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
 func main() {
 	budget := flag.Float64("budget", 0, "seconds that a package may take; 0 for any time")
+	each := flag.Duration("each", 0, "time that a test may take on an idle machine; 0 for any time")
 	whole := flag.Bool("whole", false, "all tests and all rows of their tables have to have run")
 	flag.Parse()
 	r := newRun()
-	err := r.read(os.Stdin, os.Stdout)
+	err := r.readUnlessLate(os.Stdin, os.Stdout, *each, quit)
 	r.summary(os.Stdout)
 	bad := r.overBudget(*budget)
 	if *whole && err == nil {
@@ -58,12 +62,14 @@ type run struct {
 	why     map[test]string // of a skip; "" where package need was not asked
 	took    map[string]float64
 	notes   map[string]map[string]int // what was noted, and how often
+	since   map[test]time.Duration    // what clock showed when it began, or its last subtest ended
+	clock   check.Wait                // it shows how long this would have taken on an idle machine
 	failed  bool
 }
 
 func newRun() *run {
-	return &run{map[test]string{}, map[test]string{}, map[test]string{}, map[string]float64{},
-		map[string]map[string]int{"TRIED AGAIN": {}, "CUT SHORT": {}}, false}
+	return &run{verdict: map[test]string{}, output: map[test]string{}, why: map[test]string{}, took: map[string]float64{},
+		notes: map[string]map[string]int{"TRIED AGAIN": {}, "CUT SHORT": {}}, since: map[test]time.Duration{}}
 }
 
 // What tests say to be found here.
@@ -74,22 +80,16 @@ var (
 
 // read takes in all that go test says, and shows what failed.
 func (r *run) read(from io.Reader, to io.Writer) error {
-	lines := bufio.NewReader(from)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if len(line) > 0 {
-			var e event
-			if json.Unmarshal(line, &e) != nil {
-				_, _ = to.Write(line)
-			} else {
-				r.take(e, to)
-			}
-		}
-		if err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
+	return r.readUnlessLate(from, to, 0, nil)
+}
+
+// line takes in one line.
+func (r *run) line(line []byte, to io.Writer) {
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		_, _ = to.Write(line)
+	} else {
+		r.take(e, to)
 	}
 }
 
@@ -107,7 +107,12 @@ func (r *run) take(e event, to io.Writer) {
 		} else if e.Output != "PASS\n" {
 			fmt.Fprint(to, e.Output)
 		}
+	case "run", "cont":
+		r.runs(of)
+	case "pause":
+		delete(r.since, of)
 	case "pass", "fail", "skip":
+		r.ended(of)
 		if e.Action == "fail" {
 			r.failed = true
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A room with a test that has no table, one that has one, and one whose table is of no subtests.
@@ -123,5 +124,32 @@ func TestWhatFailedIsShown(t *testing.T) {
 	}
 	if bad := r.overBudget(1); len(bad) != 1 {
 		t.Errorf("of a budget of 1 s it says %q", bad)
+	}
+}
+
+// A test that never ends ends its package, while those that wait for others, or for their subtests, do not.
+func TestLate(t *testing.T) {
+	r, shown, ended := newRun(), new(strings.Builder), []string(nil)
+	r.output[test{"room", "TestHangs/row"}] = "a word\n"
+	for _, line := range []string{
+		says("run", "TestPaused"), says("pause", "TestPaused"), says("run", "TestEnds"), says("run", "TestHangs"),
+		says("run", "TestHangs/row"), says("run", "TestHangs/quick"), says("pass", "TestEnds"),
+	} {
+		r.line([]byte(line), shown)
+	}
+	quit := func(pkg string) error { ended = append(ended, pkg); return nil }
+	r.clock.Used = time.Minute
+	r.line([]byte(says("pass", "TestHangs/quick")), shown)
+	r.quitLate(shown, time.Minute, quit)
+	if ended != nil || r.failed {
+		t.Errorf("ended %q before the time is over", ended)
+	}
+	r.clock.Used += time.Second
+	r.quitLate(shown, time.Minute, quit)
+	if want := "TestHangs/row in fini has taken 1m1s, and its package is ended with SIGQUIT (<nil>). It said:\na word\n"; shown.String() != want || !r.failed {
+		t.Errorf("it shows %q, want %q", shown, want)
+	}
+	if !slices.Equal(ended, []string{"room"}) {
+		t.Errorf("ended %q", ended)
 	}
 }
