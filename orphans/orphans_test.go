@@ -93,6 +93,9 @@ func TestEightThreads(t *testing.T) {
 	}
 
 	check.NoError(t, tree.End(30*time.Second))
+	if left := look(t, tree); len(left) > 0 {
+		t.Fatalf("%d are alive", len(left)) // nobody would see the end of them
+	}
 	reaped, err := tree.Reap(own...)
 	check.NoError(t, err)
 	var statuses [8][]string

@@ -65,13 +65,31 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 func TestUnwatchedStdinMayEnd(t *testing.T) {
 	t.Parallel()
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		l := rig.Start(t, p, "--grace=0", "--", "/bin/sh", "-c", "cat; echo ready; exec "+strings.Join(rig.Mode("signals", "10"), " "))
-		_ = l.Stdin.Close()
-		l.Out.Want("ready")
-		l.Out.Want("ready")
-		l.Signal(syscall.SIGUSR1)
-		rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 10")
-		l.MustEnd(7)
+		for name, c := range map[string]struct {
+			flag   string
+			atOnce bool // stdin has ended before the start
+		}{
+			"no flag":                {"--grace=0", false},
+			"--idle":                 {"--idle=1h", false},
+			"--idle, from /dev/null": {"--idle=1h", true},
+		} {
+			t.Run(name, func(t *testing.T) {
+				cmd := p.Command(c.flag, "--grace=0", "--", "/bin/sh", "-c", "cat; echo ready; exec "+strings.Join(rig.Mode("signals", "10"), " "))
+				if c.atOnce {
+					null, err := os.Open(os.DevNull)
+					rig.NoError(t, err)
+					defer func() { _ = null.Close() }()
+					cmd.Stdin = null
+				}
+				l := rig.StartCmd(t, cmd)
+				_ = l.Stdin.Close()
+				l.Out.Want("ready")
+				l.Out.Want("ready")
+				l.Signal(syscall.SIGUSR1)
+				rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 10")
+				l.MustEnd(7)
+			})
+		}
 	})
 }
 

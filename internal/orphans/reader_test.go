@@ -128,6 +128,18 @@ func TestDetailsAreReadAgain(t *testing.T) {
 	wait()
 }
 
+// One that was in uninterruptible sleep when the walk passed it is asked in the same look, if it no longer is.
+func TestBrieflyStuckIsAsked(t *testing.T) {
+	proc, tree := newFakeProc(t)
+	proc.children(2)
+	found := tree.walk()
+	found[0].State = 'D' // what its status says now is what it says from the second try on
+	tree.askFacts(found)
+	for _, p := range found {
+		check.Equal(t, "it is asked", p.Start > 0 && p.State == 'S', true)
+	}
+}
+
 // A process that executes another script by the same program shows that by its command line alone.
 func TestCommandLineIsReadAgain(t *testing.T) {
 	proc, tree := newFakeProc(t)

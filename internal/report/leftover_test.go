@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,6 +64,16 @@ func TestDescribe(t *testing.T) {
 	from := Lineage{Chain: []Ancestor{{7, "sh"}}, At: orphans.Details{Listens: []string{"a"}}}
 	const want = "4242 (a), detached, started by sh, listens on a, which holds stdout"
 	check.Equal(t, "all of it", Describe(in(4000, orphans.Stdout), "a", 1, from, wide), want)
+
+	// For another user than root, root is one to name. This thread changes its user, and ends with the test.
+	runtime.LockOSThread()
+	if root := os.Geteuid() == 0; root {
+		_, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), 65534, ^uintptr(0))
+		check.Equal(t, "it can be another user", errno == 0, true)
+	}
+	roots := in(1, 0)
+	roots.User = 0
+	check.Equal(t, "root's", Describe(roots, "a", 1, Lineage{}, wide), "4242 (a), as user 0")
 }
 
 func TestStartedBy(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 	"golang.org/x/sys/unix"
@@ -259,6 +260,7 @@ func TestReportIsJSON(t *testing.T) {
 }
 
 func TestNoDescriptor(t *testing.T) {
+	defer self.PutAt(t, 0, self.Open(t, os.DevNull, os.O_RDWR))()
 	for path, closed := range map[string][3]bool{
 		// The Go runtime opens /dev/null for a stream that was closed at the start.
 		"-": {1: true}, "/dev/stderr": {2: true}, "/dev/fd/0": {true},

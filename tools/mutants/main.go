@@ -2,11 +2,14 @@
 // in a copy of a file, and runs what has to notice it.
 //
 //	go run ./tools/mutants [-check] [-jobs N] [-only TEXT] [-soon]
+//	go run ./tools/mutants -draw N [-seed S]
 //
 // The faults are in faults.txt. Those of package life and of the sleeper in package entry are for the unit tests and
 // the quick explorer. The other faults are for the tests that stand before them there, such as a room's, which show that
 // whoever runs all tests would notice. A fault that its tests don't notice is an error, and so is an invariant that no
 // fault breaks.
+//
+// With -draw it makes no fault, and prints new ones of the packages around life, which nobody has chosen.
 package main
 
 import (
@@ -28,6 +31,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed faults.txt
@@ -60,7 +64,12 @@ func run() error {
 	only := flag.String("only", "", "the faults whose line contains this")
 	check := flag.Bool("check", false, "try none, and see that the text of each is there and that what replaces it compiles")
 	soon := flag.Bool("soon", false, "let the explorer try only what the unit tests don't notice")
+	n := flag.Int("draw", 0, "draw so many faults of the packages around life, instead, and print them")
+	seed := flag.Uint64("seed", uint64(time.Now().Unix()), "for -draw")
 	flag.Parse()
+	if *n > 0 {
+		return draw(*n, *seed)
+	}
 	faults, err := parse(*only)
 	if err != nil {
 		return err
@@ -103,9 +112,11 @@ func run() error {
 	return nil
 }
 
+var unescape = strings.NewReplacer(`\n`, "\n", `\t`, "\t")
+
 func parse(only string) (faults []fault, err error) {
 	var missing []error
-	tests, unescape := "", strings.NewReplacer(`\n`, "\n", `\t`, "\t")
+	tests := ""
 	for i, line := range strings.Split(list, "\n") {
 		if rest, ok := strings.CutPrefix(line, "@ "); ok {
 			tests = rest
@@ -141,39 +152,54 @@ func parse(only string) (faults []fault, err error) {
 // compile returns the faults that no compiler takes.
 func compile(faults []fault) error {
 	var bad []error
-	fset := token.NewFileSet()
-	imports := known{importer.ForCompiler(fset, "source", nil), map[string]*types.Package{}}
-	names := map[string][]string{} // of the files of a package
+	c := newCompiler()
 	for _, f := range faults {
-		dir := filepath.Dir(f.file)
-		if names[dir] == nil {
-			pkg, err := build.ImportDir(dir, 0)
-			if err != nil {
-				return err
-			}
-			names[dir] = pkg.GoFiles
-		}
-		var files []*ast.File
-		for _, name := range names[dir] {
-			path := filepath.Join(dir, name)
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			if path == f.file {
-				text = []byte(strings.Replace(string(text), f.old, f.new, 1))
-			}
-			file, err := parser.ParseFile(fset, path, text, 0)
-			if err != nil {
-				bad = append(bad, fmt.Errorf("line %d: %w", f.number, err))
-			}
-			files = append(files, file)
-		}
-		if _, err := (&types.Config{Importer: imports}).Check(dir, fset, files, nil); err != nil {
+		if err := c.compile(f); err != nil {
 			bad = append(bad, fmt.Errorf("line %d: %w", f.number, err))
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// A compiler checks the types of packages.
+type compiler struct {
+	fset    *token.FileSet
+	imports known
+	names   map[string][]string // of the files of a package
+}
+
+func newCompiler() compiler {
+	fset := token.NewFileSet()
+	return compiler{fset, known{importer.ForCompiler(fset, "source", nil), map[string]*types.Package{}}, map[string][]string{}}
+}
+
+func (c compiler) compile(f fault) error {
+	dir := filepath.Dir(f.file)
+	if c.names[dir] == nil {
+		pkg, err := build.ImportDir(dir, 0)
+		if err != nil {
+			return err
+		}
+		c.names[dir] = pkg.GoFiles
+	}
+	var files []*ast.File
+	for _, name := range c.names[dir] {
+		path := filepath.Join(dir, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if path == f.file {
+			text = []byte(strings.Replace(string(text), f.old, f.new, 1))
+		}
+		file, err := parser.ParseFile(c.fset, path, text, 0)
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	_, err := (&types.Config{Importer: c.imports}).Check(dir, c.fset, files, nil)
+	return err
 }
 
 // known imports each package once. The source importer asks the go command about every import of every file.
