@@ -258,8 +258,11 @@ func TestProcessTableIsFull(t *testing.T) {
 		}, 7},
 	} {
 		for _, b := range fullTables {
-			for _, p := range tt.places {
-				// A fork fails in the same way, whichever limit it is, and wherever.
+			places := tt.places
+			if b.name != fullTables[0].name {
+				places = places[:1] // a fork fails in the same way, whichever limit it is
+			}
+			for _, p := range places {
 				quick := b.name == fullTables[0].name && p == tt.places[0]
 				rig.Case(t, quick, tt.name+"/"+b.name+"/"+p.Name, func(t *testing.T) {
 					t.Parallel()

@@ -23,26 +23,27 @@ func noDescriptors(t *testing.T, pid, limit int) {
 // descriptor any more.
 func TestHeirWithoutDescriptors(t *testing.T) {
 	t.Parallel()
-	for streams, script := range map[string]string{
-		"as they are":  `exec "$@"`,
-		"closed":       `exec "$@" <&- 2>&-`,
-		"non-blocking": `exec python3 -c 'import os, sys; os.set_blocking(2, False); os.execv(sys.argv[1], sys.argv[1:])' "$@"`,
+	for _, tt := range []struct {
+		streams, script string
+		limit           int
+	}{
+		{"as they are", `exec "$@"`, 4},
+		{"closed", `exec "$@" <&- 2>&-`, 0},
+		{"non-blocking", `exec python3 -c 'import os, sys; os.set_blocking(2, False); os.execv(sys.argv[1], sys.argv[1:])' "$@"`, 0},
 	} {
-		for _, limit := range []int{0, 4} {
-			// fini tries one pid after another, for some seconds.
-			rig.Case(t, streams == "closed" && limit == 0, fmt.Sprintf("%s, %d", streams, limit), func(t *testing.T) { // one by one
-				need.Program(t, "python3")
-				l := rig.StartCmd(t, rig.Pair.Executed([]string{"/bin/sh", "-c", script, "sh"}, "--grace=300ms", "--linger=0", "--", "/bin/sh", "-c",
-					`trap "" TERM; setsid sh -c 'setsid sh -c "sleep 1000; :" & sleep 1000; :' & echo ready; sleep 1000; sleep 1000`))
-				l.Out.Want("ready")
-				l.Caught()
-				inner := l.Worker()
-				noDescriptors(t, l.PID(), limit)
-				rig.MustKill(t, inner, syscall.SIGKILL)
-				l.MustEnd(128 + 9)
-				mustNotAbort(t, l.Err.Whole())
-			})
-		}
+		// fini tries one pid after another, for some seconds.
+		rig.Case(t, tt.streams == "closed", tt.streams, func(t *testing.T) { // one by one
+			need.Program(t, "python3")
+			l := rig.StartCmd(t, rig.Pair.Executed([]string{"/bin/sh", "-c", tt.script, "sh"}, "--grace=300ms", "--linger=0", "--", "/bin/sh", "-c",
+				`trap "" TERM; setsid sh -c 'setsid sh -c "sleep 1000; :" & sleep 1000; :' & echo ready; sleep 1000; sleep 1000`))
+			l.Out.Want("ready")
+			l.Caught()
+			inner := l.Worker()
+			noDescriptors(t, l.PID(), tt.limit)
+			rig.MustKill(t, inner, syscall.SIGKILL)
+			l.MustEnd(128 + 9)
+			mustNotAbort(t, l.Err.Whole())
+		})
 	}
 }
 
@@ -82,7 +83,7 @@ func TestNoDescriptorsDuringLife(t *testing.T) {
 // the kernel puts the stack's end is a matter of chance.
 func TestSmallStack(t *testing.T) {
 	t.Parallel()
-	const rounds = 60
+	rounds := rig.QuickOrFull(60, 200)
 	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
@@ -100,11 +101,11 @@ func TestSmallStack(t *testing.T) {
 // process.
 func TestCommandCanFork(t *testing.T) {
 	t.Parallel()
-	const rounds, most, enough = 600, 3, 24
+	const rounds, most, enough = 200, 3, 24 // without a reaper the table is full after twenty
 	script := "i=0; while [ $i -lt " + strconv.Itoa(rounds) + " ]; do (:&); i=$((i+1)); done; exit 3"
 	for _, b := range fullTables {
-		rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-			t.Run(b.name, func(t *testing.T) {
+		rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+			rig.Case(t, b.name == fullTables[0].name, b.name, func(t *testing.T) {
 				var refused []int
 				// On a busy machine fini may have to wait for a processor.
 				for len(refused) < 20 {

@@ -1,5 +1,5 @@
-// Package columns runs a case without a wrapper, under tini and under fini, and makes a table of what each leaves
-// behind, which make e2e prints. Only fini's column is checked.
+// Package columns runs a case under fini, and with FINI_FULL=1 without a wrapper and under tini too, and makes a table of
+// what each leaves behind, which -v prints. Only fini's column is checked.
 package columns
 
 import (
@@ -34,21 +34,26 @@ var table = struct {
 
 func init() {
 	rig.AtEnd = func() {
-		if testing.Verbose() && !rig.Quick() {
+		if testing.Verbose() && rig.Full() {
 			printTable()
 		}
 	}
 }
 
-var tableColumns = []string{"without", "tini -s", "fini"}
+// tableColumns are all with FINI_FULL, and else the one that is checked.
+func tableColumns() []string {
+	if rig.Full() {
+		return strings.Split("without,tini -s,fini", ",")
+	}
+	return []string{"fini"}
+}
 
-// Run runs a case under fini with the given flags, and in make test-all also without a wrapper and under
-// tini, puts the outcomes into the table, and asserts that fini left nothing. wrap is what goes
-// before the command. name is the row's, in words for a reader of the README.
+// Run runs a case under fini with the given flags, and with FINI_FULL=1 also without a wrapper and under tini, puts the
+// outcomes into the table, and asserts that fini left nothing. wrap is what goes before the command. name is the row's.
 func Run(t *testing.T, name string, flags []string, run func(t *testing.T, wrap []string) Outcome) {
 	t.Helper()
-	for _, column := range tableColumns {
-		rig.Case(t, column == "fini", column, func(t *testing.T) {
+	for _, column := range tableColumns() {
+		t.Run(column, func(t *testing.T) {
 			var wrap []string
 			switch column {
 			case "tini -s":
@@ -88,10 +93,10 @@ func printTable() {
 	if len(table.cells) == 0 {
 		return
 	}
-	fmt.Printf("\n| survivors, and the reader's EOF | %s |\n| ---%s |\n", strings.Join(tableColumns, " | "), strings.Repeat(" | ---", len(tableColumns)))
+	fmt.Printf("\n| survivors, and the reader's EOF | %s |\n| ---%s |\n", strings.Join(tableColumns(), " | "), strings.Repeat(" | ---", len(tableColumns())))
 	for _, name := range slices.Sorted(maps.Keys(table.cells)) {
 		fmt.Print("| ", name)
-		for _, column := range tableColumns {
+		for _, column := range tableColumns() {
 			cell := "-"
 			if o, ok := table.cells[name][column]; ok {
 				cell = o.String()
