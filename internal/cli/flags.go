@@ -24,23 +24,23 @@ import (
 // every tag at startup. The tag preset is a default that depends on how fini is run. The tag env:"-" marks a flag with
 // which fini runs no command, and which has no FINI_ variable.
 type Options struct {
-	// Run no command, and only reap zombies until SIGTERM, SIGINT, SIGQUIT, SIGHUP or RTMIN+3 arrives. Then fini stops the
-	// processes that it has inherited, as it stops leftovers, and exits with 0. It also does so when the parent process
-	// dies. As PID 1, fini ignores these signals if they come from a process in its own container. When it ends, it also
-	// stops the commands that docker exec has started.
+	// Run no command, and only reap zombies until SIGTERM, SIGINT, SIGQUIT, SIGHUP or RTMIN+3 arrives. Then fini stops
+	// the processes that it has inherited, as it stops leftovers, and exits with 0. It also does so when the parent
+	// process dies. As PID 1, fini ignores these signals if they come from a process in its own container. When it
+	// ends, it also stops the commands that docker exec has started.
 	Pause bool `short:"P" xor:"stdin,idle" group:"other"`
-	// When the parent process dies, stop the command with SIG; none keeps the command running. SIG is also the signal that
-	// stops the command after a --bind process has exited. As PID 1, under nohup(1) and in docker exec, fini watches the
-	// parent process only if you give this flag.
+	// When the parent process dies, stop the command with SIG; none keeps the command running. SIG is also the signal
+	// that stops the command after a --bind process has exited. As PID 1, under nohup(1) and in docker exec, fini
+	// watches the parent process only if you give this flag.
 	Pdeathsig *syscall.Signal `common:"" short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop"`
-	// When stdin closes, wait --grace for the command to exit, and then stop it. Stdin must be a pipe, a stream socket, a
-	// terminal, or /dev/null, which counts as closed from the start.
+	// When stdin closes, wait --grace for the command to exit, and then stop it. Stdin must be a pipe, a stream socket,
+	// a terminal, or /dev/null, which counts as closed from the start.
 	StdinEOF bool `common:"" name:"stdin-eof" short:"i" xor:"stdin" group:"stop"`
 	// Stop the command after DUR, and exit with 124. 0 means no limit.
 	Timeout time.Duration `common:"" short:"t" placeholder:"DUR" group:"stop"`
 	// Stop the command after DUR without input or output, and exit with 124. This ends a server that its host has
-	// forgotten. fini counts the calls of read(2) and write(2) in every process that has the command's stdin open. 0 means
-	// no limit.
+	// forgotten. fini counts read(2) and write(2) calls in every process that has the command's stdin open. 0 means no
+	// limit.
 	Idle time.Duration `common:"" xor:"idle" placeholder:"DUR" group:"stop"`
 	Bind []int         `type:"pid" placeholder:"PID" group:"stop"` // Stop the command when process PID exits; can be repeated.
 	// The signals that -i, -t and --idle send to stop the command, one after another. fini waits --grace after each of
@@ -61,19 +61,20 @@ type Options struct {
 	Shield *bool `negatable:"" preset:"on, except as PID 1" group:"stop"`
 	// How long leftovers may keep running after the command's exit before fini stops them.
 	Linger time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers"`
-	// How long leftovers may take to exit after SIGTERM before they are killed. A leftover that received SIGTERM together
-	// with the command has --grace instead, counted from that signal. With --pause, --grace applies to every process.
+	// How long leftovers may take to exit after SIGTERM before they are killed. For a leftover that received SIGTERM
+	// together with the command, --grace applies instead, and begins with that signal. With --pause, --grace applies to
+	// every process.
 	OrphansGrace *time.Duration `placeholder:"DUR" preset:"the shorter of --grace and 5s" group:"leftovers"`
 	// While the command runs, stop each process whose parent exited at least DUR ago, with its descendants. fini sends
-	// them SIGTERM, and SIGKILL --orphans-grace later. It looks twice in each DUR, which must be 100ms or longer, so such
-	// a process may run for one and a half times DUR. Daemons are such processes too: --allow-orphan names those that may
-	// keep running. As PID 1, fini also stops what docker exec has left, and with --pause every child of PID 1. This flag
-	// can't be used with --orphans=leave. 0 turns it off.
+	// them SIGTERM and, after the --orphans-grace period, SIGKILL. It looks twice in each DUR, which must be 100ms or
+	// longer, so such a process may run for one and a half times DUR. Daemons are such processes too: --allow-orphan
+	// names those that may keep running. As PID 1, fini also stops what docker exec has left, and with --pause every
+	// child of PID 1. This flag can't be used with --orphans=leave. 0 turns it off.
 	OrphanTimeout time.Duration `type:"orphanTimeout" placeholder:"DUR" group:"leftovers"`
 	// What to do with leftovers: stop them all, stop only those that hold stdout or stderr open (pipes), wait, or leave
-	// them running. When the parent process has died, fini stops all leftovers except those that --allow-orphan names.
-	// With wait, it also does so after a terminating signal. When PID 1 exits, the kernel kills every process in its PID
-	// namespace.
+	// them running. If the parent process, a --bind process or one of fini's own processes has died, fini stops all
+	// leftovers except those that --allow-orphan names. With wait, it also does so after a terminating signal. When PID
+	// 1 exits, the kernel kills every process in its PID namespace.
 	Orphans string `common:"" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers"`
 	// Exit with CODE if the command succeeded but left something running. With --orphans=leave this is an audit: fini
 	// stops nothing, but names, counts and reports the leftovers that still run after --linger, and exits with CODE.
@@ -98,9 +99,9 @@ type Options struct {
 	// Exit with 0 if the command exits with N, such as 143 for a JVM; can be repeated.
 	RemapExit []int `short:"e" type:"status" placeholder:"N" group:"status"`
 	// Write a report to FILE, as JUnit XML if the name ends in .xml, and otherwise as JSON; can be repeated. FILE is a
-	// regular file, - for stdout, or another stream: /dev/stdout, /dev/stderr or /dev/fd/N. fini overwrites a file only if
-	// it is empty or contains an earlier report. The report tells how the command ended and what it was doing when it was
-	// stopped, and lists each signal with its sender, each leftover, and the resources used.
+	// regular file, - for stdout, or another stream: /dev/stdout, /dev/stderr or /dev/fd/N. fini overwrites a file only
+	// if it is empty or contains an earlier report. The report tells how the command ended and what it was doing when
+	// it was stopped, and lists each signal with its sender, each leftover, and the resources used.
 	Report     []string `common:"" type:"file" placeholder:"FILE" group:"status"`
 	WarnReaped bool     `short:"w" group:"status"`             // Name each orphan that fini reaps, and say how it ended.
 	Quiet      bool     `short:"q" xor:"level" group:"status"` // Write only errors.
