@@ -24,10 +24,8 @@ func TestSecurityCalls(t *testing.T) {
 	_, section, _ := strings.Cut(rig.ReadFile(t, "../docs/security.md"), "\n## System calls\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var calls []string
-	for _, row := range regexp.MustCompile(`(?m)^\| .* \| (.*) \|$`).FindAllStringSubmatch(section, -1) {
-		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
-			calls = append(calls, m[1])
-		}
+	for _, line := range regexp.MustCompile(`(?m)^    \w+ +(.*)$`).FindAllStringSubmatch(section, -1) { // behind what they are for
+		calls = append(calls, strings.Fields(line[1])...)
 	}
 	if len(calls) < 50 {
 		t.Fatalf("only %q", calls)

@@ -136,7 +136,7 @@ func TestRefused(t *testing.T) {
 	for _, row := range refusals.Rows {
 		t.Run(strings.ReplaceAll(row.Refused, "`", ""), func(t *testing.T) {
 			t.Parallel()
-			t.Logf("| %s | %s | %s |", row.Refused, row.Lost, row.Holds)
+			t.Logf("| %s | %s |", row.Refused, row.Lost)
 			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				for _, kind := range []string{"ENOSYS", "EPERM"} {
 					// One process takes the same ways as the two of a pair.

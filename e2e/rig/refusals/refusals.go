@@ -1,4 +1,4 @@
-// Package refusals has the table of system calls that a kernel or a sandbox may refuse, and what fini keeps then.
+// Package refusals has the table of system calls that a kernel or a sandbox may refuse, and what fini loses then.
 package refusals
 
 import (
@@ -27,7 +27,6 @@ type Row struct {
 	Refused string
 	Calls   string // as @refuse names them
 	Lost    string
-	Holds   string
 
 	Says    []string // by a pair; each line once and no other, ERROR for the error
 	Left    Alive    // after the main child's end
@@ -49,62 +48,55 @@ const (
 var Rows = []Row{
 	{
 		Refused: "`clone3`, `close_range`, `pwritev2`",
-		Calls:   "clone3,close_range,pwritev2", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher",
+		Calls:   "clone3,close_range,pwritev2", Lost: "nothing", Alone: Leftovers, Quick: "launcher",
 	},
 	{
 		Refused: "`pidfd_open`", Calls: "pidfd_open",
-		Lost:  "`--bind`, and protection against a PID that is recycled just before a signal",
-		Holds: "everything else", Alone: Leftovers, Quick: "outer",
+		Lost: "`--bind` doesn't work. If a PID is recycled just before a signal, `fini` doesn't notice.", Alone: Leftovers, Quick: "outer",
 	},
 	{
-		Refused: "`pidfd_open`, `pidfd_send_signal`, `clone3`, `close_range`, as on Linux 4.18 and in old sandboxes", Calls: BeforePidfds,
-		Lost: "the same", Holds: "everything else", Alone: Leftovers, Quick: "inner",
+		Refused: "`pidfd_open`, `pidfd_send_signal`, `clone3`, `close_range` (Linux 4.18, old sandboxes)", Calls: BeforePidfds,
+		Lost: "`--bind` doesn't work. If a PID is recycled just before a signal, `fini` doesn't notice.", Alone: Leftovers, Quick: "inner",
 	},
 	{
 		Refused: "`pidfd_send_signal`", Calls: "pidfd_send_signal",
-		Lost: "protection against a PID that is recycled just before a signal", Holds: "everything else", Alone: Leftovers, Quick: "only",
+		Lost: "If a PID is recycled just before a signal, `fini` doesn't notice.", Alone: Leftovers, Quick: "only",
 	},
-	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
-	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "only"},
-	{Refused: "`eventfd2`", Calls: "eventfd2", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
+	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Alone: Leftovers, Quick: "launcher"},
+	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Alone: Leftovers, Quick: "only"},
+	{Refused: "`eventfd2`", Calls: "eventfd2", Lost: "nothing", Alone: Leftovers, Quick: "launcher"},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
-		Lost:  "with `--no-shield`, the command survives if `fini` is killed",
-		Holds: "the shield of a pair, and the bond to the parent",
-		Says:  []string{noGroup}, Alone: Everything, Quick: "only",
+		Lost: "With `--no-shield`, the command keeps running if `fini` is killed.",
+		Says: []string{noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
-		Lost:  "the bond to the parent; with `--no-shield`, the command survives if `fini` is killed",
-		Holds: "the shield of a pair, and stopping leftovers",
-		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything, Quick: "launcher",
+		Lost: "The command keeps running if the parent dies or, with `--no-shield`, if `fini` is killed.",
+		Says: []string{noBond, noGroup}, Unbound: true, Alone: Everything, Quick: "launcher",
 	},
 	{
 		Refused: "`prctl(PR_SET_CHILD_SUBREAPER)`", Calls: "subreaper",
-		Lost:  "stopping leftovers, except as PID 1",
-		Holds: "the main child ends with its parent and with either process of `fini`",
-		Says:  []string{noSubreaper}, Left: Leftovers, Inner: Leftovers, Alone: Leftovers, Quick: "inner",
+		Lost: "Only PID 1 stops leftovers. Elsewhere, `fini` stops just the main child.",
+		Says: []string{noSubreaper}, Left: Leftovers, Inner: Leftovers, Alone: Leftovers, Quick: "inner",
 	},
 	{
 		Refused: "`prctl`", Calls: "prctl",
-		Lost:  "the same. If the inner process, or a `fini` without a shield, is killed, the command survives",
-		Holds: "the main child ends with its parent and with the outer process",
-		Says:  []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything, Quick: "inner",
+		Lost: "Only PID 1 stops leftovers. The command also keeps running if the inner process or, with `--no-shield`, `fini` is killed.",
+		Says: []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything, Quick: "inner",
 	},
 	{
 		Refused: "`setpgid`", Calls: "setpgid",
-		Lost:  "signals to the process group; with `--no-shield`, the command survives if `fini` is killed",
-		Holds: "stopping leftovers, the bond to the parent, and the shield of a pair", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
+		Lost: "Only the main child receives signals. With `--no-shield`, it keeps running if `fini` is killed.", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
-		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "the command's own process group, as PID 1 at a terminal", Holds: "everything else",
+		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "As PID 1 at a terminal, the command has no process group of its own.",
 		Alone: Leftovers, Quick: "launcher",
 	},
 	{
 		Refused: "all of these", Calls: All,
-		Lost:  "the bond to the parent, the process group, and stopping leftovers except as PID 1",
-		Holds: "the command runs, receives signals and returns its status; PID 1 reaps; the main child ends with the outer process",
-		Says:  []string{noBond, noSubreaper, noOwnGroup, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything, Quick: "launcher",
+		Lost: "All of the above. The command still runs, receives signals and returns its status. If the outer process dies, it is stopped.",
+		Says: []string{noBond, noSubreaper, noOwnGroup, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything, Quick: "launcher",
 	},
 }
 
