@@ -45,7 +45,7 @@ type Received struct {
 
 	Parent int // parent of the sender, or 0 if unknown
 
-	Kernel bool // sent by the kernel, such as SIGINT for Ctrl-C; see si_code in sigaction(2)
+	FromKernel bool // sent by the kernel, such as SIGINT for Ctrl-C; see si_code in sigaction(2)
 
 	// Outside is true if the signal may be from the kernel or from outside of this PID namespace. If equal signals were
 	// merged, this holds if one of them was. A process in the namespace can only fake it by filling the queue of
@@ -56,7 +56,7 @@ type Received struct {
 // Own reports whether this process, whose pid is self, has caused the signal. Its own writes can cause SIGPIPE and
 // SIGXFSZ, and its use of the processor SIGXCPU. Take leaves out such signals.
 func (r Received) Own(self int) bool {
-	return r.Sender == self && !r.Kernel && self != 0 || r.Kernel &&
+	return r.Sender == self && !r.FromKernel && self != 0 || r.FromKernel &&
 		(r.Signal == unix.SIGXCPU || r.Signal == unix.SIGXFSZ || r.Signal == unix.SIGPIPE)
 }
 
@@ -150,7 +150,7 @@ func (c *Catcher) Take() (taken []Received) {
 			n = min(n, 1)
 		}
 		got := Received{Signal: sig, Outside: outside}
-		got.Sender, got.Kernel = handler.Origin(sig)
+		got.Sender, got.FromKernel = handler.Origin(sig)
 		if got.Own(self) {
 			continue
 		}

@@ -20,7 +20,7 @@ package entry
 type Message struct {
 	Kind   Kind
 	Value  uint32
-	Sender int32 // 0 if unknown, or Kernel
+	Sender int32 // 0 if unknown, or FromKernel
 	Job    uint32
 	Parent int32 // the parent of Sender, or 0 if unknown
 }
@@ -41,5 +41,5 @@ const (
 // InJob is the value of Job if the main child runs in the process group of the outer fini.
 const InJob = 1
 
-// Kernel is the value of Sender for a signal that the kernel sent, such as SIGINT for Ctrl-C.
-const Kernel = -1
+// FromKernel is the value of Sender for a signal that the kernel sent, such as SIGINT for Ctrl-C.
+const FromKernel = -1

@@ -166,7 +166,7 @@ func (p *process) readSignal() bool {
 		0) <= 0 {
 		return false
 	}
-	p.seen.Message = Message{Value: p.signal.Signo, Sender: Kernel}
+	p.seen.Message = Message{Value: p.signal.Signo, Sender: FromKernel}
 	if p.signal.Code <= 0 {
 		p.seen.Sender = int32(p.signal.Pid)
 	}

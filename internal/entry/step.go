@@ -190,7 +190,7 @@ func (s *Sleeper) signalled(parentDied bool) Act {
 	sig, sender := s.Signal.Value, int(s.Signal.Sender)
 	// The terminal may have sent SIGINT before the main child was in the group to receive it. In that case, relay it
 	// like a signal from a process, although the main child may receive it twice.
-	if s.Early && sender == Kernel {
+	if s.Early && sender == FromKernel {
 		s.Signal.Sender = 0
 	}
 	aboutParent := s.Parent.MayTell(sig, sender)

@@ -28,7 +28,7 @@ type bond struct {
 // bind makes fini stop the command when the outer fini, a --bind process or the parent process exits. It doesn't watch
 // the parent process with -p none. Without -p, it doesn't if fini is PID 1, if nohup(1) started fini, or if the parent
 // process is outside of the PID namespace.
-func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
+func (k *system) bind(processes []int, pdeathsig *syscall.Signal) error {
 	launcher := k.launcher()
 	watch := func(fd, pid int, why life.Reason) {
 		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: proc.Name(pid), why: why})
@@ -77,7 +77,7 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 }
 
 // launcher returns the parent process of fini. For the inner fini, this is the parent of the outer fini.
-func (k *kernel) launcher() entry.Parent {
+func (k *system) launcher() entry.Parent {
 	l := k.self.Parent
 	if l.Pid != 0 {
 		adopted := l.Session >= 0 && proc.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)

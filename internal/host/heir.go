@@ -25,7 +25,7 @@ import (
 //	GITHUB_STEP_SUMMARY          only after the last child; a --report was opened before the command started
 func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	result := life.ResultOf(syscall.WaitStatus(self.Status))
-	k := newKernel(options, self)
+	k := newSystem(options, self)
 	k.begun = calls.Uptime()
 	k.tree.StartDir = cmp.Or(self.Dir, k.tree.StartDir)
 	k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))

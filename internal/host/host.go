@@ -26,7 +26,7 @@ import (
 
 // Run runs the command as a single process or as the inner fini, and returns how fini must end after that.
 func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
-	k := newKernel(options, self)
+	k := newSystem(options, self)
 	if k.plan.BeAlone {
 		k.socket.BeAlone()
 		return life.Result{}
@@ -60,9 +60,9 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	return k.begin(options, child).Run()
 }
 
-// A kernel implements life.Kernel on the real kernel, so that a life.Loop can learn what happens and act on it. Only
+// A system implements life.Kernel on the real kernel, so that a life.Loop can learn what happens and act on it. Only
 // one goroutine uses it, because only one goroutine may reap children and send signals. See life.Loop.
-type kernel struct {
+type system struct {
 	Logger
 	self   entry.Facts
 	plan   life.Plan
@@ -93,8 +93,8 @@ type kernel struct {
 	toldOfMemory int           // number of messages about processes killed for lack of memory
 }
 
-func newKernel(options *cli.Options, self entry.Facts) *kernel {
-	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1,
+func newSystem(options *cli.Options, self entry.Facts) *system {
+	k := &system{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1,
 		socket: Socket{self.Socket}, stdin: pdeath.Watch{FD: -1}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)
 	k.plan = life.PlanOf(options.Wanted(), life.Facts{
@@ -109,7 +109,7 @@ func newKernel(options *cli.Options, self entry.Facts) *kernel {
 }
 
 // begin creates the loop for a command that was just started.
-func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
+func (k *system) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	k.begun = calls.Uptime()
 	k.mainFD = child.FD
 	k.tree.Allow(options.AllowOrphan, child.Pid)

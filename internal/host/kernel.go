@@ -24,14 +24,14 @@ import (
 )
 
 // Now returns the uptime.
-func (k *kernel) Now() time.Duration { return calls.Uptime() }
+func (k *system) Now() time.Duration { return calls.Uptime() }
 
 // soon is how long after a child's exit another one is expected.
 const soon = 50 * time.Millisecond
 
 // Wait blocks until something happens, in a single poll of a single thread. It returns after a second at most if an
 // exit might go unnoticed (see blind).
-func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
+func (k *system) Wait(until time.Duration, main bool) (woken life.Woken) {
 	fds := k.fds[:0]
 	for _, b := range k.bonds {
 		fds = append(fds, unix.PollFd{Fd: int32(b.fd), Events: b.events})
@@ -82,7 +82,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 }
 
 // heard processes messages from the outer fini, and reports whether the outer fini is still alive.
-func (k *kernel) heard(woken *life.Woken) bool {
+func (k *system) heard(woken *life.Woken) bool {
 	messages, open := k.socket.Receive()
 	for _, m := range messages {
 		switch {
@@ -90,7 +90,7 @@ func (k *kernel) heard(woken *life.Woken) bool {
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case m.Kind == entry.Signal:
 			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: max(int(m.Sender), 0), Parent: int(m.Parent),
-				Kernel: m.Sender == entry.Kernel}
+				FromKernel: m.Sender == entry.FromKernel}
 			if signals.Catchable(got.Signal) && !got.Own(0) {
 				woken.Signals = append(woken.Signals, k.signal(got, false, true))
 			}
@@ -101,7 +101,7 @@ func (k *kernel) heard(woken *life.Woken) bool {
 
 // signal converts a received signal, and finds out whether its sender belongs to the tree. If the sender has been
 // reaped already, its parent decides.
-func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
+func (k *system) signal(got signals.Received, early, relayed bool) life.Signal {
 	s := life.Signal{Received: got, Early: early, Relayed: relayed}
 	if k.rules.Job == 0 || got.Sender <= 0 {
 		return s
@@ -114,12 +114,12 @@ func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
 }
 
 // RecordSignal adds a signal to the report.
-func (k *kernel) RecordSignal(got life.Signal) { k.report.Signal(got.Received) }
+func (k *system) RecordSignal(got life.Signal) { k.report.Signal(got.Received) }
 
 // WarnIgnored writes a message about a signal that fini ignores. An inner fini ignores signals from any process but the
 // outer fini. That is not worth a warning, because "kill -- -1", for example, signals the outer fini too. With --pause,
 // PID 1 ignores signals from inside the container, and says so once.
-func (k *kernel) WarnIgnored(got life.Signal) {
+func (k *system) WarnIgnored(got life.Signal) {
 	sender := ""
 	if name := proc.Name(got.Sender); got.Sender != 0 {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(cmp.Or(name, "?"), 16))
@@ -136,10 +136,10 @@ func (k *kernel) WarnIgnored(got life.Signal) {
 // blind reports whether a leftover may exit without SIGCHLD for fini. Since Linux 7.1, the kernel itself may reap it
 // (see CLONE_AUTOREAP in clone3(2)). A process that has entered the PID namespace with setns(2) is not a child of fini
 // at all.
-func (k *kernel) blind() bool { return k.ended != 0 && (k.tree.Entrants || proc.Autoreap()) }
+func (k *system) blind() bool { return k.ended != 0 && (k.tree.Entrants || proc.Autoreap()) }
 
 // Unread returns how many bytes of standard input the command has not read yet, if fini watches standard input.
-func (k *kernel) Unread() int {
+func (k *system) Unread() int {
 	if !k.watchesStdin() {
 		return 0
 	}
@@ -147,13 +147,13 @@ func (k *kernel) Unread() int {
 	return n
 }
 
-func (k *kernel) watchesStdin() bool { return k.stdin.FD >= 0 }
+func (k *system) watchesStdin() bool { return k.stdin.FD >= 0 }
 
 // Traffic returns how much has been read and written by the processes that hold standard input open.
-func (k *kernel) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
+func (k *system) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
 
 // Reap reaps all children that have exited. If there are no other children, none is true.
-func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
+func (k *system) Reap() (exits []reaper.Exit, none bool) {
 	var name func(int) string
 	if k.rules.WarnReaped {
 		name = proc.Name
@@ -173,7 +173,7 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 }
 
 // RecordMainEnd records when the main child exited.
-func (k *kernel) RecordMainEnd() {
+func (k *system) RecordMainEnd() {
 	k.ended = k.Now()
 	if k.terminal >= 0 {
 		takeForeground() // so that fini receives the SIGINT of Ctrl-C while leftovers exit
@@ -181,21 +181,21 @@ func (k *kernel) RecordMainEnd() {
 }
 
 // Look returns the processes of the tree that are alive.
-func (k *kernel) Look() (orphans.View, error) {
+func (k *system) Look() (orphans.View, error) {
 	view, err := k.tree.Look()
 	k.owners.Remember(view.Found)
 	return view, err
 }
 
 // Children returns the children of this process, without those that it had before it executed fini.
-func (k *kernel) Children() ([]int, error) { return k.tree.LaterChildren() }
+func (k *system) Children() ([]int, error) { return k.tree.LaterChildren() }
 
 // IncludeEarlier makes Reap and Look include the children that this process had before it executed fini.
-func (k *kernel) IncludeEarlier() { k.tree.IncludeEarlier() }
+func (k *system) IncludeEarlier() { k.tree.IncludeEarlier() }
 
 // Survey records what the processes of the tree are doing, for the report. If named is true, it writes messages about
 // up to ten of them.
-func (k *kernel) Survey(why life.Reason, named bool) {
+func (k *system) Survey(why life.Reason, named bool) {
 	if named {
 		k.outOfTime = why
 	}
@@ -217,7 +217,7 @@ func (k *kernel) Survey(why life.Reason, named bool) {
 }
 
 // Forward sends a signal to the command or, if group is true, to its process group.
-func (k *kernel) Forward(main int, sig syscall.Signal, group bool) {
+func (k *system) Forward(main int, sig syscall.Signal, group bool) {
 	k.Sayf(life.Detail, "sending %s to the command", signals.Name(sig))
 	send := signals.To
 	if group {
@@ -232,7 +232,7 @@ func (k *kernel) Forward(main int, sig syscall.Signal, group bool) {
 
 // Send sends a signal to a leftover. It writes a message only about the first one that fini may not signal, because the
 // last message of a life names all of them.
-func (k *kernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
+func (k *system) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 	err := k.tree.Signal(to, sig)
 	if may = !errors.Is(err, unix.EPERM); may || !k.saidRefused {
 		k.failed(err)
@@ -242,7 +242,7 @@ func (k *kernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 }
 
 // Kill sends SIGKILL to the whole tree, or only to the children of fini.
-func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
+func (k *system) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	if childrenOnly {
 		return k.tree.KillChildren()
 	}
@@ -250,7 +250,7 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 }
 
 // Exit writes the report and the last messages, and sends the result to the outer fini.
-func (k *kernel) Exit(end life.End) {
+func (k *system) Exit(end life.End) {
 	done := func() {
 		if k.socket.FD >= 0 {
 			k.socket.Done(end.WaitStatus())
@@ -276,7 +276,7 @@ func (k *kernel) Exit(end life.End) {
 }
 
 // failed writes an error as a message, unless it is nil.
-func (k *kernel) failed(err error) {
+func (k *system) failed(err error) {
 	if err != nil {
 		k.Sayf(life.Always, "%v", err)
 	}
@@ -284,7 +284,7 @@ func (k *kernel) failed(err error) {
 
 // RecordExit adds an exit to the report. If killed is true, somebody other than fini killed the process with SIGKILL.
 // RecordExit then warns if the kernel has run out of memory.
-func (k *kernel) RecordExit(x reaper.Exit, killed bool) {
+func (k *system) RecordExit(x reaper.Exit, killed bool) {
 	k.report.Reaped(x)
 	if !killed {
 		return

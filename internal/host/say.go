@@ -53,7 +53,7 @@ func terminalWidth() int {
 const maxLine = 1024
 
 // Say writes a message. why, unless it is NoReason, is the reason why fini stops or kills something.
-func (k *kernel) Say(level life.Level, text string, why life.Reason) {
+func (k *system) Say(level life.Level, text string, why life.Reason) {
 	if why == life.NoReason {
 		k.Sayf(level, "%s", text)
 		return
@@ -63,7 +63,7 @@ func (k *kernel) Say(level life.Level, text string, why life.Reason) {
 }
 
 // because returns a reason in words, together with the flag that asks for this stop or would have prevented it.
-func (k *kernel) because(why life.Reason) string {
+func (k *system) because(why life.Reason) string {
 	switch why {
 	case life.ParentDied:
 		return fmt.Sprintf("fini's parent%s has died; -p none prevents this", k.culprit(why))
@@ -87,7 +87,7 @@ func (k *kernel) because(why life.Reason) string {
 
 // culprit returns the name and pid of the process whose exit is the reason, as " (name, pid)", or "" if it is not
 // known.
-func (k *kernel) culprit(why life.Reason) string {
+func (k *system) culprit(why life.Reason) string {
 	for _, w := range k.bonds {
 		if w.why == why && (w.fd < 0 || why != life.BoundEnded) {
 			// The name is unknown if the process exited too early.
@@ -101,7 +101,7 @@ func (k *kernel) culprit(why life.Reason) string {
 // warns that a spared leftover keeps readers of its output waiting. As PID 1 it doesn't, because the kernel kills
 // everything when PID 1 exits. While the command runs, top is the orphan that the process is, or from which it
 // descends.
-func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, top int, of *life.Record) {
+func (k *system) Tell(p orphans.Process, what, spared string, quietly bool, top int, of *life.Record) {
 	shown, level, kind, why := p, life.Normal, "leftover", ""
 	if k.rules.Initial && top == 0 {
 		shown.Holds = orphans.Holds(0)
@@ -137,7 +137,7 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, top 
 }
 
 // orphaned returns what a message calls a process that --orphan-timeout stops, and why fini stops it.
-func (k *kernel) orphaned(pid, top int, what string) (kind, why string) {
+func (k *system) orphaned(pid, top int, what string) (kind, why string) {
 	switch {
 	case what == "killing":
 		return "orphan", fmt.Sprintf(": it did not exit within %v of SIGTERM (--orphans-grace)", k.rules.OrphansGrace)
@@ -151,7 +151,7 @@ func (k *kernel) orphaned(pid, top int, what string) (kind, why string) {
 }
 
 // close writes the report and the last messages.
-func (k *kernel) close(end life.End) {
+func (k *system) close(end life.End) {
 	k.report.Stopped(end.Why.String(), k.isStopped)
 	if k.Threshold >= life.Normal && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		k.failed(k.tellGitHub(end.Leaks))
@@ -161,14 +161,14 @@ func (k *kernel) close(end life.End) {
 	k.sayEnd(end)
 }
 
-func (k *kernel) writeReport(status int) {
+func (k *system) writeReport(status int) {
 	for _, err := range k.report.Write(status) {
 		k.failed(err)
 	}
 }
 
 // sayEnd writes the message about how fini ends, and after what time.
-func (k *kernel) sayEnd(end life.End) {
+func (k *system) sayEnd(end life.End) {
 	how := fmt.Sprintf("exiting with status %d", end.Status())
 	if end.Sig != 0 && !k.rules.Initial {
 		how = "dying by " + signals.Name(end.Sig)
@@ -182,7 +182,7 @@ func (k *kernel) sayEnd(end life.End) {
 }
 
 // tellGitHub annotates the step of a GitHub job, with commands to the runner, and appends to the step summary.
-func (k *kernel) tellGitHub(leaks life.Leaks) error {
+func (k *system) tellGitHub(leaks life.Leaks) error {
 	var lines []string
 	var text string
 	if k.outOfTime != life.NoReason {

@@ -16,7 +16,7 @@ func TestReasonsHaveWords(t *testing.T) {
 	said, words := map[string]bool{"": true}, []string(nil)
 	for why := life.NoReason + 1; why < life.Reasons; why++ {
 		words = append(words, why.String())
-		because := (&kernel{}).because(why)
+		because := (&system{}).because(why)
 		if said[because] {
 			t.Errorf("of reason %d is said %q, as of another or of none", why, because)
 		}
@@ -38,6 +38,6 @@ func TestCulprit(t *testing.T) {
 		"a process of --bind (?, 9) exited":                       {[]bond{first, second}, life.BoundEnded},
 		"a process of --bind exited":                              {[]bond{parent, first}, life.BoundEnded},
 	} {
-		check.Equal(t, "it says", (&kernel{bonds: c.bonds}).because(c.why), want)
+		check.Equal(t, "it says", (&system{bonds: c.bonds}).because(c.why), want)
 	}
 }

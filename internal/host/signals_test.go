@@ -18,16 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bare is a kernel that has started nothing and catches nothing. line is the socket to the outer fini, -1 for none.
-func bare(socket int) *kernel {
-	return &kernel{Logger: Logger{life.Always}, socket: Socket{socket}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
+// bare is a system that has started nothing and catches nothing. line is the socket to the outer fini, -1 for none.
+func bare(socket int) *system {
+	return &system{Logger: Logger{life.Always}, socket: Socket{socket}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
 		tree: orphans.New()}
 }
 
 // A signal that came before the command was there is reported at once, as such.
 func TestEarlySignals(t *testing.T) {
 	end, _ := check.Socketpair(t)
-	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
+	early := []signals.Received{{Signal: unix.SIGINT, FromKernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
 	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
 	silent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK) // nobody makes it readable
 	check.NoError(t, err)

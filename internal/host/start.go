@@ -24,7 +24,7 @@ import (
 
 // prepare does everything that must be done before the command starts. If it returns an error, the command must not
 // start.
-func (k *kernel) prepare(options *cli.Options) (err error) {
+func (k *system) prepare(options *cli.Options) (err error) {
 	// kill(-1) would signal every process, and -1 is the error of getpid(2)
 	if call, errno := calls.Refused(); errno != 0 {
 		return fmt.Errorf("cannot do without %s: %w", call, errno)
@@ -83,14 +83,14 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 }
 
 // catch installs the signal handlers.
-func (k *kernel) catch() (err error) {
+func (k *system) catch() (err error) {
 	k.caught, err = signals.Catch(k.self.Ignored, k.plan.Stops)
 	k.rules.Ignored = k.caught.Ignored
 	return err
 }
 
 // command returns what reaper.Spawn needs to start the command.
-func (k *kernel) command(environ []string) reaper.Command {
+func (k *system) command(environ []string) reaper.Command {
 	if k.plan.GivesTerminal {
 		k.terminal = foreground()
 	}
@@ -104,7 +104,7 @@ func (k *kernel) command(environ []string) reaper.Command {
 
 // start starts the command, if there is one, and warns about anything that the kernel has refused. It tells the outer
 // fini when the command is about to start and when it has started.
-func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
+func (k *system) start(c reaper.Command) (child reaper.Child, err error) {
 	reserve()
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
@@ -150,7 +150,7 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 // reports whether that worked. In an orphaned process group, the kernel suspends no process, and reads from the
 // terminal fail. A parent in another group of the session would change that, because it might be a shell. See
 // setpgid(2). So for a command in such a group, start calls leave only after the start, and with session true.
-func (k *kernel) leave(session bool) bool {
+func (k *system) leave(session bool) bool {
 	err := error(nil)
 	if session {
 		_, err = unix.Setsid()
@@ -199,7 +199,7 @@ func makeThreads(n int) {
 
 // notStarted writes a message about why the command was not started, and returns how fini must end. In a pair, the
 // outer fini exits with the same status.
-func (k *kernel) notStarted(err error) life.Result {
+func (k *system) notStarted(err error) life.Result {
 	status, text := life.ExitFailed, err.Error()
 	var failed *reaper.SpawnError
 	if errors.As(err, &failed) {

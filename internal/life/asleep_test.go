@@ -161,8 +161,8 @@ func (w *world) sees(f *fini, what entry.What) (e entry.Seen) {
 		var got Signal
 		got, found = w.pends(f)
 		e.Value, e.Sender = uint32(got.Signal), int32(got.Sender)
-		if got.Kernel {
-			e.Sender = entry.Kernel
+		if got.FromKernel {
+			e.Sender = entry.FromKernel
 		}
 	case entry.Said:
 		if e.Kind, found = entry.HungUp, w.ended(w.cast.inner); len(f.socket) > 0 {
@@ -379,7 +379,7 @@ func (w *world) wake(f *fini) {
 		}
 		w.ghost.endsAt = w.ghost.stopBy
 	}
-	f.Loop = *NewHeir(&kernel{w: w, f: f}, rules, int(s.Main), result, s.asked)
+	f.Loop = *NewHeir(&modelKernel{w: w, f: f}, rules, int(s.Main), result, s.asked)
 }
 
 // heard is what the outer fini has told an inner one, as in the loop of package main.
@@ -387,7 +387,7 @@ func (w *world) heard(f *fini, woken *Woken) {
 	for _, m := range f.socket {
 		switch m.Kind {
 		case entry.Signal:
-			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: max(int(m.Sender), 0), Kernel: m.Sender == entry.Kernel}
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: max(int(m.Sender), 0), FromKernel: m.Sender == entry.FromKernel}
 			woken.Signals = append(woken.Signals, Signal{Received: got, OfTree: w.ofTree(f, got), Relayed: true})
 		case entry.ParentDied:
 			woken.Stop = append(woken.Stop, ParentDied)

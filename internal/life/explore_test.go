@@ -127,7 +127,7 @@ func (w *world) take(c choice) {
 		w.run(&w.finis[c.slot])
 	case meanwhile:
 		f := &w.finis[slices.IndexFunc(w.finis, func(f fini) bool { return w.ready(&f) && w.mayMiss(&f) })]
-		f.Kernel = &kernel{w: w, f: f, missed: w.during(f, p)}
+		f.Kernel = &modelKernel{w: w, f: f, missed: w.during(f, p)}
 		f.turn()
 	case clock:
 		w.pass(w.next())

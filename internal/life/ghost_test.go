@@ -280,7 +280,7 @@ func ending(sig syscall.Signal) bool {
 
 // wantsEnd reports whether who sends a signal wants the command to exit, and leaves it to fini to pass that on.
 func (w *world) wantsEnd(got Signal) bool {
-	sent, hangUp := w.rules.rewritten(got.Signal), got.Kernel && got.Signal == syscall.SIGHUP
+	sent, hangUp := w.rules.rewritten(got.Signal), got.FromKernel && got.Signal == syscall.SIGHUP
 	if sent == 0 || w.rules.Job != 0 && (got.OfTree || got.byKey() && !(hangUp && w.rules.Leader)) {
 		return false
 	}

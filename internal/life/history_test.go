@@ -96,7 +96,7 @@ func eventText(e event) string {
 	switch e := e.(type) {
 	case Signal:
 		add(true, "signal %d", e.Signal)
-		add(e.Kernel, "from the kernel")
+		add(e.FromKernel, "from the kernel")
 		add(e.OfTree, "from the tree")
 		add(e.Early, "early")
 		add(e.Relayed, "relayed")

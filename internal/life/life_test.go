@@ -74,7 +74,7 @@ func suspended(sig syscall.Signal) syscall.WaitStatus { return syscall.WaitStatu
 // signal, byKernel and byTree are signals from a process outside of the tree, the kernel, and a process of the tree.
 func signal(sig syscall.Signal) Signal { return Signal{Received: signals.Received{Signal: sig}} }
 func byKernel(sig syscall.Signal) Signal {
-	return Signal{Received: signals.Received{Signal: sig, Kernel: true}}
+	return Signal{Received: signals.Received{Signal: sig, FromKernel: true}}
 }
 func byTree(sig syscall.Signal) Signal {
 	return Signal{Received: signals.Received{Signal: sig}, OfTree: true}
@@ -906,7 +906,7 @@ func TestWhatSignalsAskFor(t *testing.T) {
 // The command in the job: what reaches that by itself is not sent to it again.
 func TestInTheJobsGroup(t *testing.T) {
 	early := func(sig syscall.Signal) Signal {
-		return Signal{Received: signals.Received{Signal: sig, Kernel: true}, Early: true}
+		return Signal{Received: signals.Received{Signal: sig, FromKernel: true}, Early: true}
 	}
 	all := []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGHUP, syscall.SIGCONT, syscall.SIGTERM}
 	for name, c := range map[string]struct {

@@ -79,10 +79,10 @@ func (as role) begin(r Rules) *world {
 	add(&c.main, firstMain, worker, mainGroup, session, ofTree).deathsig = deathsig
 	r.Initial = as.first
 	w.rules, w.ghost.firstLeftover = r, w.lastID+1
-	w.finis = []fini{{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.outer, bound: bonds}}
+	w.finis = []fini{{Loop: *New(&modelKernel{w: w}, r, firstMain, true), id: c.outer, bound: bonds}}
 	if as.pair {
 		r.Outer = 20
-		inner := fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.inner, bound: append([]bond{{c.outer, FiniDied}}, bonds...)}
+		inner := fini{Loop: *New(&modelKernel{w: w}, r, firstMain, true), id: c.inner, bound: append([]bond{{c.outer, FiniDied}}, bonds...)}
 		w.finis = append(w.finis, inner)
 	}
 	return w
@@ -239,7 +239,7 @@ func pauses(w *world) {
 		w.enter()
 		w.fork(w.last())
 	}
-	w.finis[0].Loop = *New(&kernel{w: w}, w.rules, 0, false)
+	w.finis[0].Loop = *New(&modelKernel{w: w}, w.rules, 0, false)
 	w.ghost.mainEnded = epoch - 2*time.Second
 }
 

@@ -35,7 +35,7 @@ func (l *Loop) Accept(got Signal) {
 		l.RecordSignal(got)
 		l.queue = append(l.queue, got)
 	case got.Early: // it was sent to the outer fini's group while the inner fini was still a member
-	case got.Kernel, got.Sender == outer: // the outer fini sends SIGCONT to a suspended inner fini
+	case got.FromKernel, got.Sender == outer: // the outer fini sends SIGCONT to a suspended inner fini
 	case !l.hasWarned:
 		l.hasWarned = true
 		l.WarnIgnored(got)
@@ -44,7 +44,7 @@ func (l *Loop) Accept(got Signal) {
 
 // byKey reports whether the kernel sent a signal to the whole job, such as SIGINT for Ctrl-C. For an early signal it
 // returns false, because the main child may not have been there yet. It may then receive the signal twice.
-func (s Signal) byKey() bool { return s.Kernel && !s.Early }
+func (s Signal) byKey() bool { return s.FromKernel && !s.Early }
 
 // reachedCommand reports whether a signal has reached the command without fini, because it was sent to the job of both.
 func (i Identity) reachedCommand(got Signal) bool {
@@ -115,7 +115,7 @@ func (r Rules) requestOf(got Signal) (all request) {
 		return 0
 	}
 	all = r.requestBy(got.Signal) | r.requestBy(sent)
-	if got.Kernel && got.Signal == syscall.SIGHUP && all != 0 {
+	if got.FromKernel && got.Signal == syscall.SIGHUP && all != 0 {
 		all |= ofHangUp
 	}
 	if r.Pause && r.Initial && !got.Outside {

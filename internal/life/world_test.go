@@ -523,7 +523,7 @@ func (w *world) fini(id handle) *fini {
 func (f *fini) catch(sig syscall.Signal, from *proc) {
 	got := byKernel(sig)
 	if from != nil {
-		got.Kernel, got.Sender = false, from.pid
+		got.FromKernel, got.Sender = false, from.pid
 	}
 	got.Outside = from == nil || !from.has(ofTree|entered)
 	at, found := slices.BinarySearchFunc(f.caught, sig, func(c Signal, s syscall.Signal) int { return int(c.Signal - s) })
@@ -565,7 +565,7 @@ func (w *world) mainShows(f *fini) bool {
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
 func (w *world) run(f *fini) {
-	k := &kernel{w: w, f: f}
+	k := &modelKernel{w: w, f: f}
 	f.Kernel = k
 	for first := true; w.broken == "" && (first || !k.called && !w.mayMiss(f) && w.ready(f)); first = false {
 		switch {
@@ -609,18 +609,18 @@ func (w *world) endOf(f *fini) {
 	w.exit(w.get(f.id), status)
 }
 
-// A kernel is what a world is to one fini, for one of its turns.
-type kernel struct {
+// A modelKernel is what a world is to one fini, for one of its turns.
+type modelKernel struct {
 	w      *world
 	f      *fini
 	missed []*proc // by its look, or its round of SIGKILL
 	called bool    // others could see something of the turn
 }
 
-func (k *kernel) Now() time.Duration { return k.w.now }
+func (k *modelKernel) Now() time.Duration { return k.w.now }
 
 // Wait is called only if there is something to take in.
-func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
+func (k *modelKernel) Wait(time.Duration, bool) (woken Woken) {
 	k.called = true
 	f, w := k.f, k.w
 	for _, got := range f.caught {
@@ -645,7 +645,7 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 	return woken
 }
 
-func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
+func (k *modelKernel) Reap() (exits []reaper.Exit, none bool) {
 	k.called = true
 	exits = k.w.wait4(k.f.id)
 	// none is ECHILD: there is no child. One from before that was fini does not count.
@@ -658,18 +658,18 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 }
 
 // seesEntrants reports whether fini counts those who have come in from outside as of the tree.
-func (k *kernel) seesEntrants() bool { return k.w.pauses() && !k.w.blind }
+func (k *modelKernel) seesEntrants() bool { return k.w.pauses() && !k.w.blind }
 
 // pauses reports whether fini is PID 1 and has no command.
 func (w *world) pauses() bool { return w.rules.Pause && w.rules.Initial }
 
 // ofTree reports whether a fini knows that a process of its tree has sent a signal.
 func (w *world) ofTree(f *fini, got signals.Received) bool {
-	return f.rules.Job != 0 && !got.Kernel && w.descends(w.byPid(got.Sender), f.id)
+	return f.rules.Job != 0 && !got.FromKernel && w.descends(w.byPid(got.Sender), f.id)
 }
 
 // Traffic is what /proc/PID/io says. See proc_pid_io(5).
-func (k *kernel) Traffic() (orphans.Traffic, error) {
+func (k *modelKernel) Traffic() (orphans.Traffic, error) {
 	k.called = true
 	k.w.happens(fact{what: measures, by: k.f})
 	if k.w.blind {
@@ -678,10 +678,10 @@ func (k *kernel) Traffic() (orphans.Traffic, error) {
 	return orphans.Traffic{Sum: k.w.traffic}, nil
 }
 
-func (k *kernel) Unread() int { return k.w.stdin.unread }
+func (k *modelKernel) Unread() int { return k.w.stdin.unread }
 
 // Children are those that wait4 would tell of.
-func (k *kernel) Children() (pids []int, err error) {
+func (k *modelKernel) Children() (pids []int, err error) {
 	k.called = true
 	if k.w.blind {
 		return nil, syscall.ENOENT
@@ -697,9 +697,9 @@ func (k *kernel) Children() (pids []int, err error) {
 // A look at /proc is of its moment: what is done with it comes later, when any of it may have ended, moved or stopped. Start
 // times are rounded down to ticks. Parents come before their children. See proc_pid_stat(5). Without /proc only children are
 // seen, and nothing of them but their pids, groups and sessions. The children of one that ends during the look may be missed.
-func (k *kernel) IncludeEarlier() {}
+func (k *modelKernel) IncludeEarlier() {}
 
-func (k *kernel) Look() (v orphans.View, err error) {
+func (k *modelKernel) Look() (v orphans.View, err error) {
 	k.called = true
 	w, f := k.w, k.f
 	v.Complete, v.Nameless, f.looked, f.stay = len(k.missed) == 0, w.blind, nil, nil
@@ -733,14 +733,14 @@ func (k *kernel) Look() (v orphans.View, err error) {
 }
 
 // Survey reads what the tree is doing.
-func (k *kernel) Survey(Reason, bool) {
+func (k *modelKernel) Survey(Reason, bool) {
 	k.called = true
 	k.w.happens(fact{what: surveys, by: k.f})
 }
 
 // signal sends a signal, after it has told that. Without /proc fini can't ask whom it does not see, nor tell whether that has
 // been asked: a limit.
-func (k *kernel) signal(p *proc, sig syscall.Signal, way way) error {
+func (k *modelKernel) signal(p *proc, sig syscall.Signal, way way) error {
 	x := fact{what: sends, by: k.f, to: p, sig: sig, way: way}
 	k.w.happens(x)
 	if p != nil && p.alive() && !p.has(privileged) && (way == byForward || !k.w.blind) {
@@ -751,7 +751,7 @@ func (k *kernel) signal(p *proc, sig syscall.Signal, way way) error {
 }
 
 // Forward is to the command: to its group, if that is to be, or else to it alone.
-func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
+func (k *modelKernel) Forward(pid int, sig syscall.Signal, group bool) {
 	k.called = true
 	main := k.w.get(k.w.cast.main)
 	if main == nil || !group || main.group != pid {
@@ -765,7 +765,7 @@ func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 }
 
 // Send sends by a pidfd, or where nobody else reaps, so that it is the one that was seen.
-func (k *kernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
+func (k *modelKernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 	k.called = true
 	if p := k.w.byPid(to.Pid); p != nil && slices.Contains(k.f.looked, p.id) {
 		return k.signal(p, sig, bySend) != syscall.EPERM
@@ -774,7 +774,7 @@ func (k *kernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 }
 
 // Kill sends SIGKILL to the children, or to the whole tree, but for one that was forked just now.
-func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
+func (k *modelKernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	k.called = true
 	w, f := k.w, k.f
 	childrenOnly = childrenOnly || w.blind
@@ -796,14 +796,14 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 }
 
 // What nobody in the world gets to know.
-func (k *kernel) RecordExit(reaper.Exit, bool) {}
-func (k *kernel) RecordMainEnd()               {}
-func (k *kernel) RecordSignal(Signal)          {}
-func (k *kernel) WarnIgnored(Signal)           {}
-func (k *kernel) Say(Level, string, Reason)    {}
+func (k *modelKernel) RecordExit(reaper.Exit, bool) {}
+func (k *modelKernel) RecordMainEnd()               {}
+func (k *modelKernel) RecordSignal(Signal)          {}
+func (k *modelKernel) WarnIgnored(Signal)           {}
+func (k *modelKernel) Say(Level, string, Reason)    {}
 
 // Tell notes who is told of as left alone: see the invariant "listed".
-func (k *kernel) Tell(p orphans.Process, _, spared string, _ bool, top int, _ *Record) {
+func (k *modelKernel) Tell(p orphans.Process, _, spared string, _ bool, top int, _ *Record) {
 	if spared != "" {
 		k.f.told = append(slices.Clone(k.f.told), p.Pid)
 	}
@@ -812,7 +812,7 @@ func (k *kernel) Tell(p orphans.Process, _, spared string, _ bool, top int, _ *R
 	}
 }
 
-func (k *kernel) Exit(end End) {
+func (k *modelKernel) Exit(end End) {
 	k.called = true
 	w, f := k.w, k.f
 	f.said = true
