@@ -37,7 +37,7 @@ import (
 
 // A Process is a live process as Look found it.
 type Process struct {
-	Pid, Parent, Group, Session int
+	Pid, Parent, PGID, Session int
 
 	Name  string        // first 15 bytes of the file name, unless the process has changed it; see proc_pid_comm(5)
 	User  int           // effective user ID
@@ -76,7 +76,7 @@ func (t *Tree) Look(except ...int) (found []Process, err error) {
 			spared[p.Pid] = true
 			continue
 		}
-		found = append(found, Process{p.Pid, p.Parent, p.Group, p.Session, p.Name, p.User, p.Start, p})
+		found = append(found, Process{p.Pid, p.Parent, p.PGID, p.Session, p.Name, p.User, p.Start, p})
 	}
 	return found, err
 }

@@ -24,16 +24,16 @@ type Command struct {
 	Closed  [3]bool
 	Blocked *uint64
 
-	// Group is the process group that the child joins, which must be in the same session. If it is 0, the child leads a
+	// PGID is the process group that the child joins, which must be in the same session. If it is 0, the child leads a
 	// new group. See setpgid(2).
-	Group int
+	PGID int
 
 	// Terminal is the descriptor of a terminal, or -1. The child's group becomes the terminal's foreground group before
 	// the child runs. See tcsetpgrp(3).
 	Terminal int
 }
 
-// SameGroup is the value of Command.Group that leaves the child in the process group of this process.
+// SameGroup is the value of Command.PGID that leaves the child in the process group of this process.
 const SameGroup = -1
 
 // Child is the process that Spawn has started.
@@ -130,8 +130,8 @@ func spawn(path string, args []string, c Command) (Child, error) {
 		Env:   c.Env,
 		Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{
-			Setpgid:    c.Group != SameGroup,
-			Pgid:       max(c.Group, 0),
+			Setpgid:    c.PGID != SameGroup,
+			Pgid:       max(c.PGID, 0),
 			Pdeathsig:  c.Deathsig,
 			Foreground: c.Terminal >= 0,
 			Ctty:       c.Terminal,
@@ -158,7 +158,7 @@ func spawn(path string, args []string, c Command) (Child, error) {
 		attr.Sys.PidFD = nil
 		child.Pid, err = syscall.ForkExec(path, args, attr)
 	}
-	if refused() && c.Group > 0 {
+	if refused() && c.PGID > 0 {
 		// the group no longer exists or can't be joined, so the child remains in the group of this process
 		attr.Sys.Setpgid = false
 		child.Pid, err = syscall.ForkExec(path, args, attr)

@@ -203,7 +203,7 @@ func TestSpawnWithoutDescriptors(t *testing.T) {
 // A group that has ended can't be joined. The child then stays in this process's group, and loses nothing else.
 func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
 	const none = 1<<22 - 1 // PID_MAX_LIMIT in proc_sys_kernel(5) is one more
-	child, err := Spawn(Command{Args: []string{"/bin/true"}, Group: none, Deathsig: unix.SIGTERM, Terminal: -1})
+	child, err := Spawn(Command{Args: []string{"/bin/true"}, PGID: none, Deathsig: unix.SIGTERM, Terminal: -1})
 	check.NoError(t, err)
 	check.Equal(t, "it has no parent death signal", child.Ungrouped, false)
 	wait4(t, child)

@@ -46,12 +46,12 @@ const MaxReports = 4
 // state is the part of a process that Facts passes on unchanged.
 type state struct {
 	Sleeper
-	Failed         int             // the negative errno that prevented a pair
-	Group, Session int             // the process group and session of the outer fini
-	Socket         int             // this process's end of the socket pair
-	Reports        [MaxReports]int // descriptors for the reports, or -1
-	KnowsEarlier   bool            // whether earlier is complete
-	Asked          time.Duration   // uptime when the first SIGTERM was relayed, or 0
+	Failed        int             // the negative errno that prevented a pair
+	PGID, Session int             // the process group and session of the outer fini
+	Socket        int             // this process's end of the socket pair
+	Reports       [MaxReports]int // descriptors for the reports, or -1
+	KnowsEarlier  bool            // whether earlier is complete
+	Asked         time.Duration   // uptime when the first SIGTERM was relayed, or 0
 }
 
 // process is the state of this process before the runtime starts. It includes the buffers that the kernel writes to,
@@ -145,7 +145,7 @@ func (p *process) noteSelf() {
 	for i := range p.Reports {
 		p.Reports[i] = -1
 	}
-	p.Self, p.Group, p.Session = getID(unix.SYS_GETPID), getID(unix.SYS_GETPGID), getID(unix.SYS_GETSID)
+	p.Self, p.PGID, p.Session = getID(unix.SYS_GETPID), getID(unix.SYS_GETPGID), getID(unix.SYS_GETSID)
 	p.Parent.Find()
 }
 

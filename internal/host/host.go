@@ -100,7 +100,7 @@ func newSystem(options *cli.Options, self entry.Facts) *system {
 	k.plan = life.PlanOf(options.Wanted(), life.Facts{
 		Initial: os.Getpid() == 1, Inner: self.Role == entry.Inner, Heir: self.Role == entry.Heir, Limited: !self.Linked,
 		NoFork: syscall.Errno(max(-self.Failed, 0)),
-		Pid:    self.Pid, Group: self.Group, Session: self.Session, Terminal: self.Role != entry.Heir && hasTerminal(),
+		Pid:    self.Pid, PGID: self.PGID, Session: self.Session, Terminal: self.Role != entry.Heir && hasTerminal(),
 	})
 	k.rules = life.Rules{Policy: options.Policy(), Identity: k.plan.Identity}
 	k.tree.Pipes = k.rules.Orphans == life.StopPipes

@@ -97,7 +97,7 @@ func (k *system) command(environ []string) reaper.Command {
 	c := reaper.Command{Args: k.args, Env: environ, Deathsig: k.plan.Deathsig, Closed: k.self.Closed,
 		Blocked: k.self.Blocked, Terminal: k.terminal}
 	if k.rules.Job != 0 {
-		c.Group = reaper.SameGroup
+		c.PGID = reaper.SameGroup
 	}
 	return c
 }
@@ -115,10 +115,10 @@ func (k *system) start(c reaper.Command) (child reaper.Child, err error) {
 		k.socket.Starting()
 		if k.rules.Job != 0 {
 			job = entry.InJob
-			orphaned = groupIsOrphaned(k.self.Group, k.self.Session, k.self.Pid)
+			orphaned = groupIsOrphaned(k.self.PGID, k.self.Session, k.self.Pid)
 		}
 		if !orphaned && k.leave(false) && k.rules.Job != 0 {
-			c.Group = k.rules.Job
+			c.PGID = k.rules.Job
 		}
 	}
 	if child, err = reaper.Spawn(c); err != nil {
@@ -135,7 +135,7 @@ func (k *system) start(c reaper.Command) (child reaper.Child, err error) {
 		k.socket.Started(child.Pid, job, descriptors...)
 	}
 	if child.Ungrouped {
-		k.rules.Group = false
+		k.rules.ToGroup = false
 		if c.Deathsig == 0 {
 			k.Sayf(life.Always, "cannot give the command a process group: signals are sent only to the main child")
 		} else {

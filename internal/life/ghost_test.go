@@ -88,7 +88,7 @@ func (w *world) remember(x fact) {
 	switch x.what {
 	case sends:
 		if x.way == byForward && x.sig == syscall.SIGKILL {
-			g.cleared = x.by.rules.Group // even if the command has just ended
+			g.cleared = x.by.rules.ToGroup // even if the command has just ended
 		}
 		if x.way == bySend && x.sig == syscall.SIGKILL && x.to != nil {
 			x.to.mark.refused = x.to.has(privileged)
@@ -130,7 +130,7 @@ func (w *world) rememberSignal(x fact) {
 				q.mark.belowAsked = q.mark.belowAsked || since && w.descends(q, p.id)
 			}
 		}
-	case x.sig == syscall.SIGTERM && x.by.rules.Group:
+	case x.sig == syscall.SIGTERM && x.by.rules.ToGroup:
 		p.mark.hadTerm = p.mark.hadTerm || p.lived(w.now)
 		if g.termAt = w.now; g.mainEnded != 0 && g.mustEnd != 0 { // it has just ended
 			g.mustEnd = max(g.mustEnd, w.now+w.rules.Linger+w.forLeftovers())
@@ -138,7 +138,7 @@ func (w *world) rememberSignal(x fact) {
 		for _, p := range w.procs() {
 			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
 		}
-	case x.sig == syscall.SIGINT && x.way == byForward && x.by.rules.Group:
+	case x.sig == syscall.SIGINT && x.way == byForward && x.by.rules.ToGroup:
 		p.mark.hadInt = p.mark.hadInt || p.lived(w.now) && !p.has(ignoresInt)
 		g.intAt = w.now
 		for _, p := range w.procs() {

@@ -324,7 +324,7 @@ func (l *ladder) killing(now time.Duration) action {
 // sweep returns the machine that stops the leftovers. status is nil if the main child's exit status is not known.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules, l.records)
-	s.killsGroup = l.Group && l.rung == killed
+	s.killsGroup = l.ToGroup && l.rung == killed
 	switch {
 	case l.timedOut:
 		s.result = Result{Code: exitTimedOut}

@@ -128,7 +128,7 @@ type Policy struct {
 type Identity struct {
 	Initial bool // this process is PID 1
 	Before  bool // it may have children from before it executed fini: see parting
-	Group   bool // signals are forwarded to the main child's group rather than only to the main child
+	ToGroup bool // signals are forwarded to the main child's group rather than only to the main child
 	Leader  bool // it leads the session, so only fini receives SIGHUP when the terminal hangs up
 	Job     int  // process group of the job that fini and the command share; 0 if the command has its own group
 	Outer   int  // pid of the outer fini, if this is the inner fini

@@ -24,24 +24,24 @@ const (
 
 // One leftover of each kind that the step tells apart.
 var (
-	member = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms, Holds: orphans.Holds(0)}
+	member = orphans.Process{Pid: 201, Parent: 1, PGID: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms, Holds: orphans.Holds(0)}
 	// What a shell without job control starts by "&".
-	background = orphans.Process{Pid: 202, Parent: 1, Group: mainPid, Session: 1, Name: "background", State: 'S', Start: 10 * ms, Ignored: 1 << (syscall.SIGINT - 1), Holds: orphans.Holds(0)}
-	escapee    = orphans.Process{Pid: 203, Parent: 1, Group: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
-	holder     = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
-	released   = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "released", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
-	inGroup    = orphans.Process{Pid: 205, Parent: 1, Group: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stderr)}
-	opaque     = orphans.Process{Pid: 206, Parent: 1, Group: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms}
-	mainChild  = orphans.Process{Pid: mainPid, Parent: 1, Group: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms, Holds: orphans.Holds(0)}
-	agent      = orphans.Process{Pid: 208, Parent: 1, Group: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout), Allowed: true}
-	unread     = orphans.Process{Pid: 209, Parent: 1, Group: 209, Session: 209, Name: "unread", State: 'S', Start: 20 * ms, Unread: true, Holds: orphans.Holds(0)}
-	helper     = orphans.Process{Pid: 209, Parent: 1, Group: mainPid, Session: 1, Name: "helper", State: 'S', Start: 20 * ms, Allowed: true, Holds: orphans.Holds(0)}
-	sleeping   = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms, Holds: orphans.Holds(0)}
+	background = orphans.Process{Pid: 202, Parent: 1, PGID: mainPid, Session: 1, Name: "background", State: 'S', Start: 10 * ms, Ignored: 1 << (syscall.SIGINT - 1), Holds: orphans.Holds(0)}
+	escapee    = orphans.Process{Pid: 203, Parent: 1, PGID: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
+	holder     = orphans.Process{Pid: 204, Parent: 1, PGID: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
+	released   = orphans.Process{Pid: 204, Parent: 1, PGID: 204, Session: 204, Name: "released", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
+	inGroup    = orphans.Process{Pid: 205, Parent: 1, PGID: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stderr)}
+	opaque     = orphans.Process{Pid: 206, Parent: 1, PGID: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms}
+	mainChild  = orphans.Process{Pid: mainPid, Parent: 1, PGID: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms, Holds: orphans.Holds(0)}
+	agent      = orphans.Process{Pid: 208, Parent: 1, PGID: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout), Allowed: true}
+	unread     = orphans.Process{Pid: 209, Parent: 1, PGID: 209, Session: 209, Name: "unread", State: 'S', Start: 20 * ms, Unread: true, Holds: orphans.Holds(0)}
+	helper     = orphans.Process{Pid: 209, Parent: 1, PGID: mainPid, Session: 1, Name: "helper", State: 'S', Start: 20 * ms, Allowed: true, Holds: orphans.Holds(0)}
+	sleeping   = orphans.Process{Pid: 207, Parent: 1, PGID: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms, Holds: orphans.Holds(0)}
 )
 
 // below is a child of p.
 func below(p orphans.Process, start time.Duration) orphans.Process {
-	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start, Holds: orphans.Holds(0)}
+	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, PGID: p.PGID, Session: p.Session, Name: "below", State: 'S', Start: start, Holds: orphans.Holds(0)}
 }
 
 // startedAt is p, if it has started then.
@@ -62,7 +62,7 @@ func holdsOutput(p orphans.Process) orphans.Process {
 func defaults() Rules {
 	return Rules{
 		Policy{Grace: 5 * time.Second, OrphansGrace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
-		Identity{Group: true},
+		Identity{ToGroup: true},
 	}
 }
 
@@ -250,11 +250,11 @@ var (
 )
 
 func TestStep(t *testing.T) {
-	orphan := below(orphans.Process{Pid: 1, Group: mainPid}, 500*ms)
+	orphan := below(orphans.Process{Pid: 1, PGID: mainPid}, 500*ms)
 	with := func(change func(*Rules)) Rules { r := defaults(); change(&r); return r }
 	pipes := with(func(r *Rules) { r.Orphans = StopPipes })
 	orphaned := with(func(r *Rules) { r.OrphanTimeout, r.OrphansGrace = 2*time.Second, 4*time.Second })
-	ofMain := orphans.Process{Pid: 211, Parent: mainPid, Group: 211, Session: 1, Name: "child of main", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
+	ofMain := orphans.Process{Pid: 211, Parent: mainPid, PGID: 211, Session: 1, Name: "child of main", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
 	const s = time.Second
 	rewrites := with(func(r *Rules) {
 		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM, syscall.SIGUSR2: 0}
@@ -262,7 +262,7 @@ func TestStep(t *testing.T) {
 	})
 	crowd := make([]orphans.Process, MaxNamed+3) // more than anybody reads
 	for i := range crowd {
-		crowd[i] = orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S', Holds: orphans.Holds(0)}
+		crowd[i] = orphans.Process{Pid: 1000 + i, PGID: 1000 + i, Name: "x", State: 'S', Holds: orphans.Holds(0)}
 	}
 	audit := with(func(r *Rules) { r.Orphans, r.OrphansExit = LeaveAll, 9 })
 	for _, life := range []struct {
@@ -656,11 +656,11 @@ func TestStep(t *testing.T) {
 			{0, signal(syscall.SIGHUP), "forward 1", "running"},
 			{1 * ms, sees(mainExits(signaled(1), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"or a key of the terminal", with(func(r *Rules) { r.Orphans, r.Linger, r.Job, r.Group = WaitAll, 0, 7, false }), []turn{
+		{"or a key of the terminal", with(func(r *Rules) { r.Orphans, r.Linger, r.Job, r.ToGroup = WaitAll, 0, 7, false }), []turn{
 			{0, byKernel(syscall.SIGINT), "", "running"},
 			{1 * ms, sees(mainExits(signaled(2), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"but it waits if that only made it exit, or the tree sent it", with(func(r *Rules) { r.Orphans, r.Linger, r.Job, r.Group = WaitAll, 0, 7, false }), []turn{
+		{"but it waits if that only made it exit, or the tree sent it", with(func(r *Rules) { r.Orphans, r.Linger, r.Job, r.ToGroup = WaitAll, 0, 7, false }), []turn{
 			{0, signal(syscall.SIGHUP), "forward 1", "running"},
 			{0, byTree(syscall.SIGTERM), "", "running"},
 			{1 * ms, sees(mainExits(signaled(15), false), found(escapee)), "", "waiting"},
@@ -762,7 +762,7 @@ func TestStep(t *testing.T) {
 			{1001 * ms, sees(mainExits(signaled(9), false), found(member)), "(killing member), member<-9, wake 5ms", "clearing"},
 			{1002 * ms, reap(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9 (stopped 1)`, "over"},
 		})},
-		{"but not under -c, where only the command was asked", with(func(r *Rules) { r.Group, r.Linger = false, 0 }), []turn{
+		{"but not under -c, where only the command was asked", with(func(r *Rules) { r.ToGroup, r.Linger = false, 0 }), []turn{
 			{500 * ms, timedOut.event, timedOut.want, "stopping"},
 			{5500 * ms, elapsed{}, killsByGrace, "killed"},
 			{5501 * ms, sees(mainExits(signaled(9), false), found(member)), "(stopping member), member<-15, wake 5ms", "asking"},
@@ -824,7 +824,7 @@ func TestStep(t *testing.T) {
 			{1600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, forward 18, look, wake 5s", "stopping"},
 			{4000 * ms, mainStops(syscall.SIGSTOP), "forward 18", "stopping"},
 		}},
-		{"Ctrl-C again and again, in the job", with(func(r *Rules) { r.Group, r.Job = false, 50 }), []turn{
+		{"Ctrl-C again and again, in the job", with(func(r *Rules) { r.ToGroup, r.Job = false, 50 }), []turn{
 			{0, byKernel(syscall.SIGINT), "", "running"},
 			{0, mainExits(signaled(2), false), "look", "lingering"},
 			{1, byKernel(syscall.SIGINT), "", "lingering"}, // which the leftovers have had too

@@ -102,7 +102,7 @@ func (r *Record) inHand() bool {
 func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked bool) {
 	term, asked := of.wasSent(syscall.SIGTERM)
 	end := term.At + w.OrphansGrace
-	if term.Group {
+	if term.ToGroup {
 		end = w.keeps(term)
 	}
 	return max(end-now, w.OrphansGrace-of.waited), asked

@@ -21,9 +21,9 @@ type Facts struct {
 	Limited     bool          // it does not run package entry first, so it could not fork: see LimitedBuild
 	NoFork      syscall.Errno // why it could not fork, or 0
 
-	// of the outer fini, if this is the inner fini; Group is 0 if it is outside of the PID namespace
-	Pid, Group, Session int
-	Terminal            bool // it has a controlling terminal
+	// of the outer fini, if this is the inner fini; PGID is 0 if it is outside of the PID namespace
+	Pid, PGID, Session int
+	Terminal           bool // it has a controlling terminal
 }
 
 // LimitedBuild is the message of a build that was linked without package entry's entry point. The Go runtime has then
@@ -59,18 +59,18 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 	// In fini's own process group, a terminal and its shell treat the command as if fini weren't there. The first
 	// process of a container has the terminal to itself. If its group is outside of the PID namespace, however, the
 	// group has no number.
-	stay := (!f.Initial || f.Group == 0) && !w.Pause && f.Terminal
+	stay := (!f.Initial || f.PGID == 0) && !w.Pause && f.Terminal
 	if w.Foreground != nil {
 		stay = *w.Foreground
 	}
 	if stay {
-		p.Job = cmp.Or(f.Group, OutsideJob)
+		p.Job = cmp.Or(f.PGID, OutsideJob)
 	}
 	p.Initial = f.Initial
 	if f.Inner {
 		p.Outer = f.Pid
 	}
-	p.Group = p.Job == 0 && w.ToGroup
+	p.ToGroup = p.Job == 0 && w.ToGroup
 	p.Leader = f.Session == f.Pid
 	if p.Job != 0 && !f.Inner { // an inner fini catches them instead
 		p.Stops = suspending

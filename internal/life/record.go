@@ -31,9 +31,9 @@ type Record struct {
 
 // Sent is a signal that fini has sent to a process.
 type Sent struct {
-	Sig   syscall.Signal
-	At    time.Duration // uptime when it was last sent
-	Group bool          // it was sent to the command's group
+	Sig     syscall.Signal
+	At      time.Duration // uptime when it was last sent
+	ToGroup bool          // it was sent to the command's group
 }
 
 // Signals returns the signals that fini has sent to the process, in order.
@@ -52,7 +52,7 @@ func (r *Record) note(sig syscall.Signal, now time.Duration, group bool) {
 	if i < 0 {
 		i, r.Sent = len(r.Sent), append(r.Sent, Sent{Sig: sig})
 	}
-	r.Sent[i].At, r.Sent[i].Group = now, r.Sent[i].Group || group
+	r.Sent[i].At, r.Sent[i].ToGroup = now, r.Sent[i].ToGroup || group
 }
 
 // wasSent returns the signal if it was sent to the process. For a nil Record, ok is false.
@@ -122,13 +122,13 @@ func (r *records) leftover(p orphans.Process) *Record {
 // need not send it again. A process that started in the same tick may have missed the signal.
 func (r *records) wasSentWithGroup(p orphans.Process, sig syscall.Signal) bool {
 	sent, ok := r.main.wasSent(sig)
-	return ok && sent.Group && p.Group == r.main.Pid && p.Start != 0 && p.Start+tick <= sent.At
+	return ok && sent.ToGroup && p.PGID == r.main.Pid && p.Start != 0 && p.Start+tick <= sent.At
 }
 
 // askedGroup reports whether the command's group was asked to exit together with the command.
 func (r *records) askedGroup() bool {
 	return slices.ContainsFunc(r.main.Sent,
-		func(s Sent) bool { return s.Group && requests[s.Sig]&(asksLeftover|asksUnlessIgnored) != 0 })
+		func(s Sent) bool { return s.ToGroup && requests[s.Sig]&(asksLeftover|asksUnlessIgnored) != 0 })
 }
 
 // askedWithGroup returns the first signal that asked a leftover to exit with the command's group. See asksLeftover.
@@ -193,5 +193,5 @@ func (r *records) killedByOthers(x reaper.Exit) bool {
 	shown := x.Pid == r.main.Pid && x.Status.Exited() && x.Status.ExitStatus() == 128+int(syscall.SIGKILL)
 	main, toMain := r.main.wasSent(syscall.SIGKILL)
 	_, toIt := r.leftovers[x.Pid].wasSent(syscall.SIGKILL)
-	return (killed || shown) && !r.all && !main.Group && !toIt && !(toMain && x.Pid == r.main.Pid)
+	return (killed || shown) && !r.all && !main.ToGroup && !toIt && !(toMain && x.Pid == r.main.Pid)
 }

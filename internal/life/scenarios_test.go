@@ -55,7 +55,7 @@ func (as role) begin(r Rules) *world {
 	session, group, top, mainGroup := 10, 10, c.shell, firstMain
 	if as.job {
 		group, mainGroup = 20, 20
-		r.Job, r.Group, r.Leader = 20, false, as.leader
+		r.Job, r.ToGroup, r.Leader = 20, false, as.leader
 	}
 	switch {
 	case as.leader, as.orphaned: // the parent process is in another session, and so no link of the job
@@ -172,7 +172,7 @@ var settings = []part{
 		r.Linger, r.KillAfter = 0, 30*ms
 		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
 	}, main: ignores},
-	{name: "-c", set: func(r *Rules) { r.Group = false }},
+	{name: "-c", set: func(r *Rules) { r.ToGroup = false }},
 	{name: "-e 3", set: func(r *Rules) { r.Remap = []int{3} }},
 	{name: "--orphans-exit", set: func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }},
 	{name: "--orphans-exit and --timeout", set: func(r *Rules) { r.OrphansExit, r.Linger, r.Timeout = 9, 100*ms, 60*ms }},

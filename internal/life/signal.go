@@ -140,7 +140,7 @@ func (r Rules) requestBy(sig syscall.Signal) request {
 var suspending = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 
 func (a forward) do(l *Loop) {
-	if group := l.rules.Group && !a.alone; !l.main.Ended {
+	if group := l.rules.ToGroup && !a.alone; !l.main.Ended {
 		l.main.note(a.sig, l.Now(), group)
 		l.Forward(l.main.Pid, a.sig, group)
 	}

@@ -366,7 +366,7 @@ func (s *sweep) linger(now time.Duration, found []orphans.Process, do []action) 
 
 // inGroup reports whether a leftover is in the command's process group. It returns false for the main child.
 func (s *sweep) inGroup(p orphans.Process) bool {
-	return p.Group == s.commandGroup(s.main.Pid) && p.Pid != s.main.Pid
+	return p.PGID == s.commandGroup(s.main.Pid) && p.Pid != s.main.Pid
 }
 
 // killGroup sends SIGKILL to the rest of the command's group after each look, until two looks in a row find none. One
@@ -432,7 +432,7 @@ func (s *sweep) tellSpared(found []orphans.Process) (do []action) {
 func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
 	s.deadline = s.graceEnd
 	for _, p := range found {
-		if first := since[p.Pid]; first.Group {
+		if first := since[p.Pid]; first.ToGroup {
 			s.deadline = max(s.deadline, s.keeps(first))
 		}
 	}

@@ -68,7 +68,7 @@ func (w whom) cleanUp(found []orphans.Process, trusts bool) (since map[int]Sent,
 func (w whom) holdersFirst(found []orphans.Process) []orphans.Process {
 	var holders, others []orphans.Process
 	for _, p := range found {
-		if p.Holds.May() != 0 && p.Group != w.commandGroup(w.main.Pid) {
+		if p.Holds.May() != 0 && p.PGID != w.commandGroup(w.main.Pid) {
 			holders = append(holders, p)
 		} else {
 			others = append(others, p)

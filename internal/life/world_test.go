@@ -712,7 +712,7 @@ func (k *modelKernel) Look() (v orphans.View, err error) {
 			if p.has(earlier) || slices.Contains(k.missed, p) || parents[0].id == 0 && !p.has(entered) {
 				continue
 			}
-			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, Group: p.group, Session: p.session, Threads: 1, Entered: parents[0].id == 0}
+			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, PGID: p.group, Session: p.session, Threads: 1, Entered: parents[0].id == 0}
 			if seen.Name, seen.State = "?", '?'; !w.blind {
 				parents = append(parents, p)
 				seen.Name, seen.State = w.name(p.id), p.state

@@ -122,7 +122,7 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 // the kernel does not reuse the group's ID.
 func (t *Tree) hasGroup() bool {
 	return !t.autoreap && t.main > 0 && slices.ContainsFunc(t.found, func(p Process) bool {
-		return p.Parent == t.self && p.Group == t.main && t.known[p.Pid] == p.kept
+		return p.Parent == t.self && p.PGID == t.main && t.known[p.Pid] == p.kept
 	})
 }
 

@@ -45,7 +45,7 @@ const Tick = proc.Tick
 
 // Process is a process of the tree as a look found it.
 type Process struct {
-	Pid, Parent, Group, Session int
+	Pid, Parent, PGID, Session int
 
 	Name    string        // the kernel's name for it: the first 15 bytes of the file name
 	State   byte          // state of its first live thread, 'Z' if there is none, '?' if unknown; see proc_pid_status(5)

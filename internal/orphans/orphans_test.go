@@ -131,7 +131,7 @@ func TestLook(t *testing.T) {
 			"daemon":     {self, f.pids["daemon"], f.pids["daemon"]},
 		} {
 			p := found[label]
-			check.Equal(t, label+": its parent, group and session", [3]int{p.Parent, p.Group, p.Session}, want)
+			check.Equal(t, label+": its parent, group and session", [3]int{p.Parent, p.PGID, p.Session}, want)
 			if p.Start < before-proc.Tick || p.Start > after || p.Threads < 2 {
 				t.Errorf("%s started between %v and %v, and has several threads: %+v", label, before, after, p)
 			}

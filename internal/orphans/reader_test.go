@@ -98,7 +98,7 @@ func TestReaderIsHeld(t *testing.T) {
 	told := func(found map[int]Process) (told []bool) {
 		for _, pid := range pids {
 			p := found[pid]
-			if p.State != 'S' || p.Name != "some" || p.Parent != os.Getpid() || p.User != 2 || p.Group != unix.Getpgrp() {
+			if p.State != 'S' || p.Name != "some" || p.Parent != os.Getpid() || p.User != 2 || p.PGID != unix.Getpgrp() {
 				t.Errorf("found %+v", p)
 			}
 			told = append(told, p.Start != 0)

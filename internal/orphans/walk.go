@@ -170,7 +170,7 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	default:
 		t.missed = t.missed || !proc.IsGone(err)
 	}
-	p.Group, _ = unix.Getpgid(pid)
+	p.PGID, _ = unix.Getpgid(pid)
 	p.Session, _ = unix.Getsid(pid)
 	// If the process was reaped in the meantime, the pid may have been reused.
 	if !ok || k.isOver() {

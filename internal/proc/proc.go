@@ -69,7 +69,7 @@ func Adopted(child, session, parent, parentSession int) bool {
 type Status struct {
 	Name                  string
 	State                 byte
-	Group                 int // thread group: the pid of the process
+	TGID                  int // thread group: the pid of the process
 	Parent, Threads, User int
 	Code                  string // size of the program, or "" if the process has no memory
 	Descriptors           int    // size of the descriptor table, 0 once the process has begun to exit, or -1 if unknown
@@ -83,7 +83,7 @@ func InExec(code string) bool { return strings.TrimSpace(code) == "0 kB" }
 // Status returns the status of a process.
 func (f *Files) Status(pid int) (Status, error) {
 	s, err := f.StatusIn(strconv.Itoa(pid))
-	if err == nil && s.Group != 0 && s.Group != pid {
+	if err == nil && s.TGID != 0 && s.TGID != pid {
 		err = unix.ESRCH // gVisor lists threads like processes
 	}
 	return s, err
@@ -117,7 +117,7 @@ func (s *Status) set(name string, value []byte) {
 	case "State":
 		s.State = append(value, 0)[0]
 	case "Tgid":
-		s.Group = number()
+		s.TGID = number()
 	case "PPid":
 		s.Parent = number()
 	case "Uid":

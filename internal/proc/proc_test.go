@@ -87,7 +87,7 @@ func TestReadPids(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	plain := Status{Name: "sleep", State: 'S', Group: 42, Parent: 7, Threads: 3, User: 2, Code: "      16 kB", Descriptors: 64}
+	plain := Status{Name: "sleep", State: 'S', TGID: 42, Parent: 7, Threads: 3, User: 2, Code: "      16 kB", Descriptors: 64}
 	files, dir, odd, zombie, nohup := In(unix.AT_FDCWD), t.TempDir(), plain, plain, plain
 	odd.Name = "\nUid:\t0\\"
 	zombie.State, zombie.Code = 'Z', ""

@@ -144,7 +144,7 @@ func (l *leftover) record() leftRecord {
 		Pid: l.Pid, Command: l.command, CommandCut: l.isCut, Allowed: l.Allowed, Spared: l.spared, During: l.during,
 		Started:   orNull(l.Start != 0, l.found.Add(-l.age).Round(10*time.Millisecond).UTC()),
 		StartedBy: append([]Ancestor{}, l.Chain...), Owner: l.Owner, Context: l.Marks,
-		Group: orNull(l.State != '?', l.Group), Session: orNull(l.State != '?', l.Session),
+		Group: orNull(l.State != '?', l.PGID), Session: orNull(l.State != '?', l.Session),
 		Holds: orNull(known, holds), Listens: l.At.Listens, Cwd: orNull(l.At.Dir != "", l.At.Dir),
 		User: orNull(l.User >= 0, l.User), Sent: sent, Ended: l.ended, OOM: l.oom,
 		AgeSeconds: orNull(l.Start != 0, seconds(l.age)), OutlivedSeconds: l.outlived,

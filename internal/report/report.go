@@ -160,7 +160,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, s
 	left := &leftover{Lineage: from, found: time.Now(), age: calls.Uptime() - p.Start, sent: sent,
 		spared: orNull(spared != "", spared), during: during, text: text}
 	// Copy only the fields that are needed, because the details that package orphans keeps may be large.
-	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User,
+	left.Process = orphans.Process{Pid: p.Pid, PGID: p.PGID, Session: p.Session, State: p.State, User: p.User,
 		Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)
 	r.leftovers = append(r.leftovers, left)

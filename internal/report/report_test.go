@@ -39,8 +39,8 @@ const (
 )
 
 var (
-	member = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms, Holds: orphans.Holds(0)}
-	holder = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
+	member = orphans.Process{Pid: 201, Parent: 1, PGID: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms, Holds: orphans.Holds(0)}
+	holder = orphans.Process{Pid: 204, Parent: 1, PGID: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
 )
 
 func exited(code int) syscall.WaitStatus             { return syscall.WaitStatus(code << 8) }
@@ -48,7 +48,7 @@ func signaled(sig syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus
 
 // process is one that was started by another, in the command's group.
 func process(pid, parent int, name string) orphans.Process {
-	return orphans.Process{Pid: pid, Parent: parent, Group: mainPid, Session: 1, Name: name, State: 'S', Holds: orphans.Holds(0), User: os.Geteuid()}
+	return orphans.Process{Pid: pid, Parent: parent, PGID: mainPid, Session: 1, Name: name, State: 'S', Holds: orphans.Holds(0), User: os.Geteuid()}
 }
 
 // Without --report nothing is written, and nobody is looked up for it.
