@@ -148,8 +148,8 @@ func fork() {
 	p := &outer
 	p.noteSelf()
 	p.catchEarly()
-	err := p.noteEarlier()
-	p.KnowsEarlier = err >= 0
+	err := p.noteInherited()
+	p.KnowsInherited = err >= 0
 	if p.Self == 1 || guessAlone(atEntry.arguments) {
 		return
 	}
@@ -270,22 +270,22 @@ func (p *process) say(kind Kind) {
 		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 
-// noteEarlier records the children that this process had before it executed fini. A shell may start a background
-// process and then exec fini, for example. The outer fini reaps these children while it sleeps. noteEarlier fails with
-// a negative errno if the kernel doesn't list the children or if there are too many.
+// noteInherited records the children that this process had before it executed fini. A shell may start a background
+// process and then exec fini, for example. The outer fini reaps these children while it sleeps. noteInherited fails
+// with a negative errno if the kernel doesn't list the children or if there are too many.
 //
 //go:nosplit
-func (p *process) noteEarlier() (err int) {
+func (p *process) noteInherited() (err int) {
 	if !hasChildren() {
 		return 0
 	}
 	at, end, err := p.readChildren()
-	for i := range p.earlier {
+	for i := range p.inherited {
 		if at >= end {
 			return err
 		}
 		pid, blank := calls.Number(at) // each pid is followed by a blank
-		p.earlier[i], at = int32(pid), blank+1
+		p.inherited[i], at = int32(pid), blank+1
 	}
 	return -int(unix.EPERM)
 }

@@ -51,7 +51,7 @@ func TestKillChildrenLooksAgain(t *testing.T) {
 			case "a child":
 				kill(orphan)
 			case "the main child":
-				p.Main, p.Job = uint32(orphan), InJob
+				p.Main, p.InJob = uint32(orphan), true
 			}
 			if unix.Gettid() == p.Self || !p.killChildren() {
 				t.Fatal("the first look ends the search")
@@ -72,18 +72,18 @@ func TestKillChildrenLooksAgain(t *testing.T) {
 	}
 }
 
-// An earlier child that has exited is reaped, and no other process that gets its pid counts as an earlier child.
+// An inherited child that has exited is reaped, and no other process that gets its pid counts as an inherited child.
 func TestReap(t *testing.T) {
 	pids := [...]int{anOrphan(t), anOrphan(t), anOrphan(t)}
 	p := &process{inner: 1}
 	for i, pid := range pids {
-		p.earlier[i] = int32(pid)
+		p.inherited[i] = int32(pid)
 	}
 	reap := func() (known, reaped [3]bool) {
 		p.reap()
 		for i, pid := range pids {
 			_, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-			known[i], reaped[i] = p.findEarlier(pid) != nil, err != nil
+			known[i], reaped[i] = p.findInherited(pid) != nil, err != nil
 		}
 		return known, reaped
 	}

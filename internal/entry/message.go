@@ -1,13 +1,13 @@
 package entry
 
-// Message is what the outer and the inner fini send each other over a pair of connected stream sockets. If
-// one process dies, the other sees the socket hang up. A process of the tree could open a pipe through /proc/PID/fd,
-// but not a socket. See unix(7).
+// Message is what the outer and the inner fini send each other over a pair of connected stream sockets. If one process
+// dies, the other sees the socket hang up. A process of the tree could open a pipe through /proc/PID/fd, but not a
+// socket. See unix(7).
 //
 //	message     from   means                                                      what the outer fini does
 //	BeAlone     inner  fini has to be a single process                            starts the runtime, as that process
 //	Starting    inner  the inner fini is about to start the main child            delays terminating signals
-//	Started     inner  the main child, pid Value, runs; Job may be InJob       closes what it inherited, relays signals
+//	Started     inner  the main child, pid Value, runs, in our job if InJob,  closes what it inherited, relays signals
 //	                   and the message carries the reports' descriptors
 //	Done        inner  the life is over: Value is the wait status to end with     ends that way after the inner fini
 //	Signal      outer  the outer fini received signal Value from process Sender
@@ -21,7 +21,7 @@ type Message struct {
 	Kind   Kind
 	Value  uint32
 	Sender int32 // 0 if unknown, or FromKernel
-	Job    uint32
+	InJob  bool  // the main child runs in the process group of the outer fini
 	Parent int32 // the parent of Sender, or 0 if unknown
 }
 
@@ -37,9 +37,6 @@ const (
 	ParentDied
 	HungUp
 )
-
-// InJob is the value of Job if the main child runs in the process group of the outer fini.
-const InJob = 1
 
 // FromKernel is the value of Sender for a signal that the kernel sent, such as SIGINT for Ctrl-C.
 const FromKernel = -1

@@ -46,12 +46,12 @@ const MaxReports = 4
 // state is the part of a process that Facts passes on unchanged.
 type state struct {
 	Sleeper
-	Failed        int             // the negative errno that prevented a pair
-	PGID, Session int             // the process group and session of the outer fini
-	Socket        int             // this process's end of the socket pair
-	Reports       [MaxReports]int // descriptors for the reports, or -1
-	KnowsEarlier  bool            // whether earlier is complete
-	Asked         time.Duration   // uptime when the first SIGTERM was relayed, or 0
+	Failed         int             // the negative errno that prevented a pair
+	PGID, Session  int             // the process group and session of the outer fini
+	Socket         int             // this process's end of the socket pair
+	Reports        [MaxReports]int // descriptors for the reports, or -1
+	KnowsInherited bool            // whether inherited is complete
+	Asked          time.Duration   // uptime when the first SIGTERM was relayed, or 0
 }
 
 // process is the state of this process before the runtime starts. It includes the buffers that the kernel writes to,
@@ -73,8 +73,8 @@ type process struct {
 	stderrFlags int           // see inherit
 	text        [4096]byte    // contents of a file in /proc
 	// pids of the unreaped children from before the exec, or 0; a list of that many surely fits in text
-	earlier [500]int32
-	dir     [4096]byte // the working directory, terminated by a 0
+	inherited [500]int32
+	dir       [4096]byte // the working directory, terminated by a 0
 }
 
 // ParentSignal tells the outer fini that its parent process may have died, if the kernel has no pidfds. It is the last
@@ -107,8 +107,8 @@ type Facts struct {
 	Blocked *uint64 // bit n-1 is signal n; nil if unknown
 	Closed  [3]bool // whether each standard stream was closed
 
-	Pid     int   // pid of the outer fini, if this is the inner fini
-	Earlier []int // children that this process had before it executed fini
+	Pid       int   // pid of the outer fini, if this is the inner fini
+	Inherited []int // children that this process had before it executed fini
 
 	// Dir is the directory that an heir was started in. It is only a name and must not be opened, because the tree may
 	// have replaced the directory, and a network file system may not respond.
@@ -123,9 +123,9 @@ func Known() Facts {
 	}
 	f := Facts{state: outer.state, Linked: linked, Closed: atEntry.closed, Pid: outer.Self,
 		Dir: unix.ByteSliceToString(outer.dir[:])}
-	for _, pid := range outer.earlier {
+	for _, pid := range outer.inherited {
 		if pid != 0 {
-			f.Earlier = append(f.Earlier, int(pid))
+			f.Inherited = append(f.Inherited, int(pid))
 		}
 	}
 	if linked {

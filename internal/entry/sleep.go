@@ -98,7 +98,7 @@ func (p *process) poll() {
 
 // reap reaps all children that have exited, except the inner fini and the main child. This may be a child that this
 // process had before it executed fini, or an orphan left by such a child. Once it is reaped, its pid may be reused, so
-// reap also removes the pid from the list of earlier children.
+// reap also removes the pid from the list of inherited children.
 //
 //go:nosplit
 func (p *process) reap() {
@@ -108,7 +108,7 @@ func (p *process) reap() {
 			return
 		}
 		calls.WaitID(unix.P_PID, pid, unix.WEXITED)
-		if noted := p.findEarlier(pid); noted != nil {
+		if noted := p.findInherited(pid); noted != nil {
 			*noted = 0
 		}
 	}
@@ -170,7 +170,7 @@ func (p *process) readSignal() bool {
 	if p.signal.Code <= 0 {
 		p.seen.Sender = int32(p.signal.Pid)
 	}
-	if p.Job != 0 && p.seen.Sender > 0 {
+	if p.InJob && p.seen.Sender > 0 {
 		p.seen.Parent = int32(proc.ParentNow(int(p.signal.Pid), &p.text, true))
 	}
 	return true
@@ -254,15 +254,15 @@ func hasRoom(n int) bool {
 }
 
 // killChildren kills the main child's process group, if it has its own, and all children of this process except the
-// earlier ones (see noteEarlier). It reaps children that have exited, except the main child, whose pid must keep naming
-// the group. It reports whether it may have to be called again, because there may be more children than it has seen. A
-// child that has just exited, for example, may have left orphans.
+// inherited ones (see noteInherited). It reaps children that have exited, except the main child, whose pid must keep
+// naming the group. It reports whether it may have to be called again, because there may be more children than it has
+// seen. A child that has just exited, for example, may have left orphans.
 //
 //go:nosplit
 func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
 	exited, errno := calls.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
-	if main != 0 && errno == 0 && p.Job == 0 { // gVisor would take pid 0 as any child
+	if main != 0 && errno == 0 && !p.InJob { // gVisor would take pid 0 as any child
 		calls.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
 	at, end, err := p.readChildren()
@@ -271,7 +271,7 @@ func (p *process) killChildren() (left bool) {
 		if pid, at = calls.Number(at); at >= end { // the text was cut off within this pid or after it
 			return true
 		}
-		if pid != 0 && (pid == main && exited == main || p.findEarlier(pid) != nil) {
+		if pid != 0 && (pid == main && exited == main || p.findInherited(pid) != nil) {
 			continue
 		}
 		left = true
@@ -283,13 +283,13 @@ func (p *process) killChildren() (left bool) {
 	return left
 }
 
-// findEarlier returns the entry of an earlier child in p.earlier, or nil if pid is not an earlier child.
+// findInherited returns the entry of an inherited child in p.inherited, or nil if pid is not an inherited child.
 //
 //go:nosplit
-func (p *process) findEarlier(pid int) *int32 {
-	for i := range p.earlier {
-		if int(p.earlier[i]) == pid {
-			return &p.earlier[i]
+func (p *process) findInherited(pid int) *int32 {
+	for i := range p.inherited {
+		if int(p.inherited[i]) == pid {
+			return &p.inherited[i]
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ type Sleeper struct {
 	BeAlone  bool   // the inner fini has sent BeAlone
 	Starting bool   // the inner fini has sent Starting, so the main child may be running
 	Main     uint32 // pid of the main child, or 0 before Started
-	Job      uint32 // Job of the Started message
+	InJob    bool   // InJob of the Started message
 	Ending   bool   // the inner fini must not stay stopped, because it has a reason to end
 	EndBy    uint32 // the terminating signal that arrived before Started, or 0
 	Done     bool   // the inner fini has sent Done
@@ -135,7 +135,7 @@ func (s *Sleeper) Takes() uint64 {
 		return childEnded | terminating&^s.Ignored | 1<<(ParentSignal-1)
 	case s.Main == 0:
 		return childEnded | terminating&^s.Ignored
-	case s.Early || s.Job == 0:
+	case s.Early || !s.InJob:
 		return ^uint64(0)
 	}
 	return ^uint64(suspending)
@@ -166,7 +166,7 @@ func (s *Sleeper) Step(e *Seen) Act {
 		case HungUp:
 			s.HungUp, act = true, Bound
 		case Started:
-			s.Main, s.Job, s.Early = e.Value, e.Job, true
+			s.Main, s.InJob, s.Early = e.Value, e.InJob, true
 			act = LetGo
 		case Done:
 			s.Done, s.Status = true, e.Value
@@ -210,7 +210,7 @@ func (s *Sleeper) signalled(parentDied bool) Act {
 		return 0
 	case s.Ending:
 		return Relay | Continue
-	case s.Job != 0 && suspending>>(sig-1)&1 != 0:
+	case s.InJob && suspending>>(sig-1)&1 != 0:
 		s.Early = false
 		return Relay | Suspend | BeStoppable
 	}

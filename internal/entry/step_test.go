@@ -20,8 +20,8 @@ func (a Act) String() string {
 	return strings.Join(words, ", ")
 }
 
-func said(kind Kind, value, flags uint32) Seen {
-	return Seen{What: Said, Message: Message{Kind: kind, Value: value, Job: flags}}
+func said(kind Kind, value uint32, inJob bool) Seen {
+	return Seen{What: Said, Message: Message{Kind: kind, Value: value, InJob: inJob}}
 }
 
 func sent(sig unix.Signal, sender int32) Seen {
@@ -42,14 +42,14 @@ func others(e Seen) Seen          { e.Children = true; return e }
 // TestStep has a case for each row of the table over Sleeper, and for each pair of them whose order matters.
 func TestStep(t *testing.T) {
 	var (
-		started    = said(Started, 30, 0)
-		inJob      = said(Started, 30, InJob)
-		starting   = said(Starting, 0, 0)
-		done       = said(Done, 3<<8, 0)
+		started    = said(Started, 30, false)
+		inJob      = said(Started, 30, true)
+		starting   = said(Starting, 0, false)
+		done       = said(Done, 3<<8, false)
 		waited     = Seen{What: Waited}
 		parentDied = Seen{What: ParentEnded}
-		hungUp     = said(HungUp, 0, 0)
-		beAlone    = said(BeAlone, 0, 0)
+		hungUp     = said(HungUp, 0, false)
+		beAlone    = said(BeAlone, 0, false)
 		wasKilled  = killed(unix.SIGKILL)
 		term, usr1 = sent(unix.SIGTERM, 7), sent(unix.SIGUSR1, 7)
 		tstp, chld = sent(unix.SIGTSTP, 0), sent(unix.SIGCHLD, 21)
@@ -66,7 +66,7 @@ func TestStep(t *testing.T) {
 	}{
 		{"a message: no pair", Sleeper{}, []Seen{beAlone, hungUp, exited(0)}, "; bound; start runtime", 0},
 		{"a message: no pair, with other children", Sleeper{}, []Seen{beAlone, hungUp, others(exited(0))}, "; bound; start runtime", 0},
-		{"messages of the outer fini mean nothing to it", Sleeper{}, []Seen{said(Signal, 15, 0), said(ParentDied, 0, 0), said(0, 0, 0), said(99, 0, 0)}, "; ; ; ", 0},
+		{"messages of the outer fini mean nothing to it", Sleeper{}, []Seen{said(Signal, 15, false), said(ParentDied, 0, false), said(0, 0, false), said(99, 0, false)}, "; ; ; ", 0},
 
 		{"TERM before Starting", Sleeper{}, []Seen{term, hungUp, wasKilled}, "kill; bound; exit", byTERM},
 		{"the first terminating signal counts", Sleeper{}, []Seen{sent(unix.SIGHUP, 7), sent(unix.SIGQUIT, 7), hungUp, wasKilled}, "kill; kill; bound; exit", uint32(unix.SIGHUP)},
@@ -109,7 +109,7 @@ func TestStep(t *testing.T) {
 			[]Seen{started, parentDied, usr1, chld}, "let go; continue; relay, continue; continue", 0},
 
 		{"the inner fini has done its work", Sleeper{}, []Seen{started, done, hungUp, exited(3)}, "let go; ; bound; exit", 3 << 8},
-		{"the command was killed", Sleeper{}, []Seen{started, said(Done, uint32(unix.SIGSEGV), 0), hungUp, exited(139)}, "let go; ; bound; exit", uint32(unix.SIGSEGV)},
+		{"the command was killed", Sleeper{}, []Seen{started, said(Done, uint32(unix.SIGSEGV), false), hungUp, exited(139)}, "let go; ; bound; exit", uint32(unix.SIGSEGV)},
 		{"the inner fini was killed after Done", Sleeper{}, []Seen{started, done, hungUp, wasKilled}, "let go; ; bound; exit", 3 << 8},
 		{"the inner fini exits before Started", Sleeper{}, []Seen{hungUp, exited(127)}, "bound; exit", 127 << 8},
 		{"the inner fini exits before Started, with other children", Sleeper{}, []Seen{hungUp, others(exited(127))}, "bound; exit", 127 << 8},
@@ -140,7 +140,7 @@ func TestNext(t *testing.T) {
 	var (
 		names  = [...]string{"wait", "signal", "message", "second", "parent", "room", "end"}
 		room   = Seen{What: Room}
-		hungUp = said(HungUp, 0, 0)
+		hungUp = said(HungUp, 0, false)
 		usr1   = sent(unix.SIGUSR1, 7)
 	)
 	for _, tt := range []struct {
@@ -152,18 +152,18 @@ func TestNext(t *testing.T) {
 	}{
 		{"nothing", Sleeper{}, nil, "signal message parent wait", 0},
 		{"nothing, without pidfds", Sleeper{Parent: bySignal}, nil, "signal message wait", 0},
-		{"the parent's end is seen once", Sleeper{}, []Seen{{What: ParentEnded}, said(Done, 0, 0)}, "signal message parent+(continue) wait signal message+ message wait", 0},
-		{"messages", Sleeper{}, []Seen{said(Starting, 0, 0), said(Done, 0, 0)}, "signal message+(bound) message+ message second parent wait", 0},
-		{"a signal comes before a message", Sleeper{Main: 30}, []Seen{usr1, said(Done, 0, 0), room}, "signal+ message+ message parent room+(relay) wait", 7},
+		{"the parent's end is seen once", Sleeper{}, []Seen{{What: ParentEnded}, said(Done, 0, false)}, "signal message parent+(continue) wait signal message+ message wait", 0},
+		{"messages", Sleeper{}, []Seen{said(Starting, 0, false), said(Done, 0, false)}, "signal message+(bound) message+ message second parent wait", 0},
+		{"a signal comes before a message", Sleeper{Main: 30}, []Seen{usr1, said(Done, 0, false), room}, "signal+ message+ message parent room+(relay) wait", 7},
 		{"a signal waits for Started", Sleeper{Starting: true}, []Seen{usr1}, "signal+ message second parent wait", 7},
 		{"a signal has waited for Started", Sleeper{Starting: true, Held: true, Signal: Message{Value: uint32(unix.SIGINT), Sender: FromKernel}},
-			[]Seen{said(Started, 30, 0), room}, "message+(let go) room+(relay, continue) signal(be stoppable) message parent wait", 0},
-		{"signals are pending when Started comes", Sleeper{}, []Seen{said(Started, 30, InJob), sent(unix.SIGINT, FromKernel), room, usr1, room},
+			[]Seen{said(Started, 30, false), room}, "message+(let go) room+(relay, continue) signal(be stoppable) message parent wait", 0},
+		{"signals are pending when Started comes", Sleeper{}, []Seen{said(Started, 30, true), sent(unix.SIGINT, FromKernel), room, usr1, room},
 			"signal message+(let go) signal+ room+(relay, continue) signal+ room+(relay, continue) signal(be stoppable) message parent wait", 7},
-		{"TSTP is pending, and another signal", Sleeper{}, []Seen{said(Started, 30, InJob), sent(unix.SIGTSTP, FromKernel), room, sent(unix.SIGWINCH, FromKernel), room},
+		{"TSTP is pending, and another signal", Sleeper{}, []Seen{said(Started, 30, true), sent(unix.SIGTSTP, FromKernel), room, sent(unix.SIGWINCH, FromKernel), room},
 			"signal message+(let go) signal+ room+(relay, suspend, be stoppable) wait signal+ message parent room+(relay) wait", FromKernel},
 		{"the socket is full", Sleeper{Main: 30, Held: true, Signal: usr1.Message}, nil, "message parent room(continue, bound) wait", 7},
-		{"the socket is full when Started comes", Sleeper{}, []Seen{said(Started, 30, 0), usr1}, "signal message+(let go) signal+ room(continue, be stoppable, bound) wait", 7},
+		{"the socket is full when Started comes", Sleeper{}, []Seen{said(Started, 30, false), usr1}, "signal message+(let go) signal+ room(continue, be stoppable, bound) wait", 7},
 		{"the socket hangs up", Sleeper{}, []Seen{hungUp}, "signal message+(bound) parent end wait", 0},
 		{"a signal comes before the hang-up", Sleeper{Starting: true}, []Seen{sent(unix.SIGCHLD, 21), hungUp, room, exited(0)}, "signal+ message+(bound) parent room+ end+(exit)", 21},
 		{"a second since Starting, with a signal", Sleeper{Starting: true, Held: true, Signal: sent(unix.SIGTERM, 7).Message}, []Seen{{What: Waited}, room}, "message second+ parent room+(kill) wait", 7},
@@ -202,8 +202,8 @@ func TestTakes(t *testing.T) {
 		{Sleeper{Ignored: set(unix.SIGINT)}, set(unix.SIGHUP, unix.SIGQUIT, unix.SIGTERM, unix.SIGCHLD)},
 		{Sleeper{Parent: bySignal}, set(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGCHLD, ParentSignal)},
 		{Sleeper{Main: 30}, ^set()},
-		{Sleeper{Main: 30, Job: InJob, Early: true}, ^set()},
-		{Sleeper{Main: 30, Job: InJob}, ^set(unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)},
+		{Sleeper{Main: 30, InJob: true, Early: true}, ^set()},
+		{Sleeper{Main: 30, InJob: true}, ^set(unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)},
 	} {
 		check.Equal(t, fmt.Sprintf("what %+v takes", tt.s), tt.s.Takes(), tt.want)
 	}

@@ -103,7 +103,7 @@ func (k *system) heard(woken *life.Woken) bool {
 // reaped already, its parent decides.
 func (k *system) signal(got signals.Received, early, relayed bool) life.Signal {
 	s := life.Signal{Received: got, Early: early, Relayed: relayed}
-	if k.rules.Job == 0 || got.Sender <= 0 {
+	if k.rules.Job == life.NoJob || got.Sender <= 0 {
 		return s
 	}
 	if !relayed {
@@ -167,7 +167,7 @@ func (k *system) Reap() (exits []reaper.Exit, none bool) {
 			k.tree.Reaped(x.Pid)
 		}
 	}
-	none = none || k.tree.OnlyEarlier()
+	none = none || k.tree.OnlyInherited()
 	// only a pause has entrants, and only its end asks for them
 	return exits, none && (k.ended == 0 || !k.tree.HasEntrants())
 }
@@ -188,10 +188,10 @@ func (k *system) Look() (orphans.View, error) {
 }
 
 // Children returns the children of this process, without those that it had before it executed fini.
-func (k *system) Children() ([]int, error) { return k.tree.LaterChildren() }
+func (k *system) Children() ([]int, error) { return k.tree.NewChildren() }
 
-// IncludeEarlier makes Reap and Look include the children that this process had before it executed fini.
-func (k *system) IncludeEarlier() { k.tree.IncludeEarlier() }
+// IncludeInherited makes Reap and Look include the children that this process had before it executed fini.
+func (k *system) IncludeInherited() { k.tree.IncludeInherited() }
 
 // Survey records what the processes of the tree are doing, for the report. If named is true, it writes messages about
 // up to ten of them.
@@ -270,7 +270,7 @@ func (k *system) Exit(end life.End) {
 	}
 	// The outer fini may have been suspended with the job and not continued with the command. Continue it, unless it
 	// was killed and this process therefore has another parent now.
-	if k.rules.Job != 0 && os.Getppid() == k.self.Pid {
+	if k.rules.Job != life.NoJob && os.Getppid() == k.self.Pid {
 		k.failed(signals.To(k.self.Pid, syscall.SIGCONT))
 	}
 }

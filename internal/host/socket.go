@@ -22,8 +22,8 @@ func (s Socket) BeAlone() { s.send(entry.Message{Kind: entry.BeAlone}) }
 func (s Socket) Starting() { s.send(entry.Message{Kind: entry.Starting}) }
 
 // Started tells the outer fini that the main child has started, and sends it copies of the report descriptors.
-func (s Socket) Started(pid int, job uint32, reports ...int) {
-	s.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Job: job}, reports...)
+func (s Socket) Started(pid int, inJob bool, reports ...int) {
+	s.send(entry.Message{Kind: entry.Started, Value: uint32(pid), InJob: inJob}, reports...)
 }
 
 // Done tells the outer fini that the life is over, and with which wait status it has to end.

@@ -15,12 +15,12 @@ func TestLine(t *testing.T) {
 	messages, open := outer.Receive()
 	check.Equal(t, "nothing was said, and it is open", len(messages) == 0 && open, true)
 	inner.Starting()
-	inner.Started(7, entry.InJob, -1)
+	inner.Started(7, true, -1)
 	inner.Done(3 << 8)
 	_ = near.Close()
 	messages, open = outer.Receive()
 	check.Equal(t, "the messages", messages,
-		[]entry.Message{{Kind: entry.Starting}, {Kind: entry.Started, Value: 7, Job: entry.InJob}, {Kind: entry.Done, Value: 3 << 8}})
+		[]entry.Message{{Kind: entry.Starting}, {Kind: entry.Started, Value: 7, InJob: true}, {Kind: entry.Done, Value: 3 << 8}})
 	check.Equal(t, "it is open", open, false)
 }
 

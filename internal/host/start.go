@@ -59,12 +59,12 @@ func (k *system) prepare(options *cli.Options) (err error) {
 			k.Sayf(life.Always, "%v: leftovers will keep running", err)
 		}
 	}
-	// With --pause as PID 1, earlier children are part of the container and are treated like all others.
-	if k.self.Role != entry.Inner && (!k.self.KnowsEarlier || len(k.self.Earlier) > 0) &&
+	// With --pause as PID 1, inherited children are part of the container and are treated like all others.
+	if k.self.Role != entry.Inner && (!k.self.KnowsInherited || len(k.self.Inherited) > 0) &&
 		!(options.Pause && k.rules.Initial) {
 		// A shell may have started these children before it executed fini in its own place.
-		k.failed(k.tree.EarlierAre(k.self.Earlier, k.self.KnowsEarlier))
-		k.rules.Before = k.rules.Initial
+		k.failed(k.tree.SetInherited(k.self.Inherited, k.self.KnowsInherited))
+		k.rules.HasInherited = k.rules.Initial
 	}
 	if options.StdinEOF || options.Idle > 0 {
 		k.stdin, err = pdeath.Stdin()
@@ -96,7 +96,7 @@ func (k *system) command(environ []string) reaper.Command {
 	}
 	c := reaper.Command{Args: k.args, Env: environ, Deathsig: k.plan.Deathsig, Closed: k.self.Closed,
 		Blocked: k.self.Blocked, Terminal: k.terminal}
-	if k.rules.Job != 0 {
+	if k.rules.Job != life.NoJob {
 		c.PGID = reaper.SameGroup
 	}
 	return c
@@ -110,15 +110,12 @@ func (k *system) start(c reaper.Command) (child reaper.Child, err error) {
 		return reaper.Child{FD: -1}, nil
 	}
 	k.memory = cgroup.CountMemory() // before the start, because the command may be killed immediately
-	job, orphaned := uint32(0), false
+	inJob, orphaned := k.rules.Job != life.NoJob, false
 	if k.socket.FD >= 0 {
 		k.socket.Starting()
-		if k.rules.Job != 0 {
-			job = entry.InJob
-			orphaned = groupIsOrphaned(k.self.PGID, k.self.Session, k.self.Pid)
-		}
-		if !orphaned && k.leave(false) && k.rules.Job != 0 {
-			c.PGID = k.rules.Job
+		orphaned = inJob && groupIsOrphaned(k.self.PGID, k.self.Session, k.self.Pid)
+		if !orphaned && k.leave(false) && inJob {
+			c.PGID = int(k.rules.Job)
 		}
 	}
 	if child, err = reaper.Spawn(c); err != nil {
@@ -132,7 +129,7 @@ func (k *system) start(c reaper.Command) (child reaper.Child, err error) {
 		for _, place := range k.report.To {
 			descriptors = append(descriptors, place.FD)
 		}
-		k.socket.Started(child.Pid, job, descriptors...)
+		k.socket.Started(child.Pid, inJob, descriptors...)
 	}
 	if child.Ungrouped {
 		k.rules.ToGroup = false

@@ -64,8 +64,8 @@ func kindName(m entry.Message) string {
 // sayStarted is what the inner fini says once the command runs.
 func (w *world) sayStarted() {
 	m := entry.Message{Kind: entry.Started, Value: firstMain}
-	if w.rules.Job != 0 {
-		m.Job = entry.InJob
+	if w.rules.Job != NoJob {
+		m.InJob = true
 	}
 	w.say(w.cast.outer, m)
 }
@@ -101,8 +101,8 @@ func (w *world) startMain(by *fini, deathsig syscall.Signal) {
 	}
 	p := w.fork(w.get(by.id))
 	p.id, p.pid, p.group, p.is, p.deathsig = w.cast.main, firstMain, firstMain, w.mainIs, deathsig
-	if w.rules.Job != 0 {
-		p.group = w.rules.Job
+	if w.rules.Job != NoJob {
+		p.group = int(w.rules.Job)
 	}
 }
 
@@ -335,7 +335,7 @@ func (w *world) beAlone(f *fini) {
 	anew.copy()
 	anew.id, anew.caught, anew.child, anew.rules.Outer = f.id, f.caught, f.child, 0
 	anew.bound = anew.bound[1:] // but for the outer fini
-	if w.rules.Job != 0 && !w.orphaned {
+	if w.rules.Job != NoJob && !w.orphaned {
 		// SIGTSTP is the kernel's again, and suspends fini before the main child is there, until the shell continues both.
 		anew.forget(syscall.SIGTSTP)
 	}

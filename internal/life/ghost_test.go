@@ -281,7 +281,7 @@ func ending(sig syscall.Signal) bool {
 // wantsEnd reports whether who sends a signal wants the command to exit, and leaves it to fini to pass that on.
 func (w *world) wantsEnd(got Signal) bool {
 	sent, hangUp := w.rules.rewritten(got.Signal), got.FromKernel && got.Signal == syscall.SIGHUP
-	if sent == 0 || w.rules.Job != 0 && (got.OfTree || got.byKey() && !(hangUp && w.rules.Leader)) {
+	if sent == 0 || w.rules.Job != NoJob && (got.OfTree || got.byKey() && !(hangUp && w.rules.Leader)) {
 		return false
 	}
 	return hangUp || slices.ContainsFunc([]syscall.Signal{got.Signal, sent}, func(sig syscall.Signal) bool {
@@ -318,7 +318,7 @@ func (w *world) rememberDeath(p *proc) {
 		}
 		w.may(r.Deathsig, false)
 		heeds := time.Duration(0)
-		if r.Job != 0 {
+		if r.Job != NoJob {
 			heeds = min(r.Linger, sameEnd)
 		}
 		w.oblige(heeds + w.ladder())

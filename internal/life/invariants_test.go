@@ -264,7 +264,7 @@ var invariants = []struct {
 		}
 		return w.first(func(p *proc) bool {
 			switch m := p.mark; {
-			case !p.alive() || p.parent != w.worker().id || p.id == w.cast.main || p.has(earlier|privileged|asleep) || w.stays(p),
+			case !p.alive() || p.parent != w.worker().id || p.id == w.cast.main || p.has(inherited|privileged|asleep) || w.stays(p),
 				w.policy() == StopPipes && !p.has(holding):
 				return false
 			case m.askedAt != 0:
@@ -364,13 +364,13 @@ var invariants = []struct {
 	}},
 	{"the terminal", "a key that suspends the command suspends fini too, for the shell to see; in an orphaned job it suspends nobody", rests, func(w *world, _ fact) bool {
 		if w.orphaned {
-			return w.first(func(p *proc) bool { return p.byKey && p.group == w.rules.Job }) == nil
+			return w.first(func(p *proc) bool { return p.byKey && p.group == int(w.rules.Job) }) == nil
 		}
 		top, inner, main := w.top(), w.get(w.cast.inner), w.get(w.cast.main)
 		up := top != nil && top.state == 'S' && (inner == nil || inner.state == 'S') && w.ghost.killed == 0
 		// The relayed key may come after fg, and one that waited for Started may come as fini ends: limits.
 		late := w.ghost.suspended && w.supply.used[moveOf("gets fg")] > 0 || w.finis[0].sleeper.staysUp
-		return w.rules.Job == 0 || !up || late || main == nil || !main.byKey || main.has(privileged|asleep|traced)
+		return w.rules.Job == NoJob || !up || late || main == nil || !main.byKey || main.has(privileged|asleep|traced)
 	}},
 	{"forwarded", "a signal from a process reaches the command", waits, func(w *world, _ fact) bool {
 		for i := range counted {

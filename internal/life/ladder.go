@@ -170,7 +170,7 @@ func (l *ladder) onStop(now time.Duration, e stop) []action {
 		l.leftUnread = e.unread
 		return append([]action{say{level: Detail, text: "waiting for the command", why: why}},
 			l.enterFor(closing, now, l.Grace)...)
-	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
+	case l.rung == running && why == ParentDied && l.Job != NoJob && l.Linger > 0:
 		// If a Ctrl-C has killed the parent process, the command has received SIGINT too, and may exit.
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after

@@ -126,25 +126,30 @@ type Policy struct {
 
 // An Identity describes how this process and the command are related to other processes.
 type Identity struct {
-	Initial bool // this process is PID 1
-	Before  bool // it may have children from before it executed fini: see parting
-	ToGroup bool // signals are forwarded to the main child's group rather than only to the main child
-	Leader  bool // it leads the session, so only fini receives SIGHUP when the terminal hangs up
-	Job     int  // process group of the job that fini and the command share; 0 if the command has its own group
-	Outer   int  // pid of the outer fini, if this is the inner fini
+	Initial      bool // this process is PID 1
+	HasInherited bool // it may have children from before it executed fini: see parting
+	ToGroup      bool // signals are forwarded to the main child's group rather than only to the main child
+	Leader       bool // it leads the session, so only fini receives SIGHUP when the terminal hangs up
+	Job          Job
+	Outer        int // pid of the outer fini, if this is the inner fini
 
 	Ignored []syscall.Signal // signals that were ignored when fini started, and so in the command: see requestBy
 }
 
-// OutsideJob is the value of Identity.Job if the process group is outside of the PID namespace and has no number.
-const OutsideJob = -1
+// A Job is the PGID of the job that fini and the command share, or one of these.
+type Job int
+
+const (
+	NoJob      Job = 0  // the command has a process group of its own
+	OutsideJob Job = -1 // the process group is outside of the PID namespace, so it has no number here
+)
 
 // commandGroup returns the command's process group as in proc_pid_stat(5), which is 0 for OutsideJob.
 func (i Identity) commandGroup(main int) int {
-	if i.Job == 0 {
+	if i.Job == NoJob {
 		return main
 	}
-	return max(i.Job, 0)
+	return max(int(i.Job), 0)
 }
 
 // These are the policies of --orphans.

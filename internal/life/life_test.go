@@ -894,7 +894,7 @@ func TestWhatSignalsAskFor(t *testing.T) {
 	check.Equal(t, "what SIGTERM from inside asks a sandbox for", r.requestOf(signal(syscall.SIGTERM)), ignoredFromInside)
 	check.Equal(t, "what SIGUSR1 from inside asks a sandbox for", r.requestOf(signal(syscall.SIGUSR1)), request(0))
 
-	early, late := entry.Sleeper{}, entry.Sleeper{Main: 1, Job: 1}
+	early, late := entry.Sleeper{}, entry.Sleeper{Main: 1, InJob: true}
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		if bit := uint64(1) << (sig - 1); sig != syscall.SIGCHLD {
 			check.Equal(t, fmt.Sprintf("that signal %d ends a fini that begins", sig), early.Takes()&bit != 0, requests[sig]&terminates != 0)

@@ -34,7 +34,7 @@ type Kernel interface {
 	Children() ([]int, error)
 	// finds the processes of the tree, and remembers who started them
 	Look() (orphans.View, error)
-	IncludeEarlier()                                        // makes Reap and Look include the children from before fini
+	IncludeInherited()                                      // makes Reap and Look include the children from before fini
 	Survey(why Reason, named bool)                          // records what the tree is doing, within 100 ms
 	Forward(main int, sig syscall.Signal, group bool)       // sends sig to the main child or its group
 	Send(to orphans.Process, sig syscall.Signal) (may bool) // sends sig to a leftover that the last Look has found
@@ -408,9 +408,9 @@ func (a ignore) do(l *Loop) { l.WarnIgnored(a.Signal) }
 func (noMain) do(l *Loop) { l.mainEnded() }
 
 func (a exit) do(l *Loop) {
-	if l.rules.Before {
-		l.rules.Before = false
-		l.IncludeEarlier()
+	if l.rules.HasInherited {
+		l.rules.HasInherited = false
+		l.IncludeInherited()
 		l.queue, l.wake = nil, 0 // these were for the previous machine
 		l.machine, l.todo = newParting(l.rules, l.records, a.End), append(l.todo, look{})
 		return

@@ -68,7 +68,7 @@ func (k *script) RecordSignal(Signal)                           {}
 func (k *script) WarnIgnored(got Signal)                        { k.note("dropped %d", got.Signal) }
 func (k *script) Unread() int                                   { return 0 }
 func (k *script) Look() (orphans.View, error)                   { k.note("look"); return orphans.View{}, nil }
-func (k *script) IncludeEarlier()                               { k.note("include") }
+func (k *script) IncludeInherited()                             { k.note("include") }
 func (k *script) Forward(_ int, sig syscall.Signal, group bool) { k.note("forward %d %t", sig, group) }
 func (k *script) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 	k.note("send %d %d", to.Pid, sig)
@@ -126,7 +126,7 @@ func TestLoop(t *testing.T) {
 		"what a round of SIGKILL has ended is reaped at once": {rules: func(r *Rules) { r.Linger, r.OrphansGrace = 0, 0 }, waits: []Woken{child},
 			reaps: []reaping{mainExits(exited(0), false)},
 			want:  "reap, main ended, reap, look, wait 1s false, reap, reap, look, kill true, reap, kill true, reap, kill false, reap"},
-		"PID 1 had children before": {waits: []Woken{child}, rules: func(r *Rules) { r.Before = true },
+		"PID 1 had children before": {waits: []Woken{child}, rules: func(r *Rules) { r.HasInherited = true },
 			reaps: []reaping{{}, mainExits(exited(3), true)}, want: "reap, wait 0s true, reap, main ended, include, reap, look, exit 3"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []reaping{{}, mainExits(exited(0), false), {none: true}}, want: "reap, wait 0s true, reap, main ended, reap, exit 0"},

@@ -35,8 +35,8 @@ func killable(w *world, p *proc) bool {
 }
 
 // shellAlone is the shell if the command is not in the job, and jobsFini is the top fini if it is.
-func shellAlone(w *world, p *proc) bool { return shell(w, p) && w.rules.Job == 0 }
-func jobsFini(w *world, p *proc) bool   { return topFini(w, p) && w.rules.Job != 0 }
+func shellAlone(w *world, p *proc) bool { return shell(w, p) && w.rules.Job == NoJob }
+func jobsFini(w *world, p *proc) bool   { return topFini(w, p) && w.rules.Job != NoJob }
 
 func (w *world) top() *proc { return w.get(w.finis[0].id) }
 
@@ -65,7 +65,7 @@ func key(sig syscall.Signal) func(*world, *proc) {
 		if f := &w.finis[0]; f.phase == dozing && (f.sleeper.Main == 0 || f.sleeper.Early) {
 			w.may(sig, false) // it may come twice: a limit
 		}
-		w.killGroup(nil, w.rules.Job, sig)
+		w.killGroup(nil, int(w.rules.Job), sig)
 	}
 }
 
@@ -103,21 +103,23 @@ var treeMoves = []move{
 	{"and its group are killed", 1, shellAlone, func(w *world, p *proc) { w.killGroup(outside, p.group, syscall.SIGKILL) }},
 	{"gets Ctrl-C", 2, jobsFini, key(syscall.SIGINT)},
 	{"gets Ctrl-Z", 1, jobsFini, key(syscall.SIGTSTP)},
-	{"gets fg", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.Job != 0 && !w.rules.Leader && !w.orphaned },
-		func(w *world, p *proc) { w.killGroup(p, w.rules.Job, syscall.SIGCONT) }},
+	{"gets fg", 1, func(w *world, p *proc) bool {
+		return shell(w, p) && w.rules.Job != NoJob && !w.rules.Leader && !w.orphaned
+	},
+		func(w *world, p *proc) { w.killGroup(p, int(w.rules.Job), syscall.SIGCONT) }},
 	{"is hung up on", 1, func(w *world, p *proc) bool { return topFini(w, p) && w.rules.Leader }, func(w *world, p *proc) {
 		w.may(w.rules.rewritten(syscall.SIGHUP), true)
 		_ = w.kill(nil, p, syscall.SIGHUP)
 	}},
-	{"sends the job TERM", 1, func(w *world, p *proc) bool { return inTree(w, p) && w.rules.Job != 0 }, func(w *world, p *proc) {
+	{"sends the job TERM", 1, func(w *world, p *proc) bool { return inTree(w, p) && w.rules.Job != NoJob }, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, false)
 		p.mark.sender = true
-		w.killGroup(p, w.rules.Job, syscall.SIGTERM)
+		w.killGroup(p, int(w.rules.Job), syscall.SIGTERM)
 	}},
 	{"and the job are sent TERM", 1, jobsFini, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, true)
 		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that docs/limits.md states
-		w.killGroup(outside, w.rules.Job, syscall.SIGTERM)
+		w.killGroup(outside, int(w.rules.Job), syscall.SIGTERM)
 	}},
 	{"kills 1", 2, func(w *world, p *proc) bool { return w.pauses() && p.has(ofTree|entered) && p.state == 'S' }, func(w *world, p *proc) {
 		_ = w.kill(p, w.top(), syscall.SIGTERM)

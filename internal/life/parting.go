@@ -61,7 +61,7 @@ func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 	}
 	none = true
 	for _, q := range e.Found {
-		if !q.Earlier {
+		if !q.Inherited {
 			continue
 		}
 		none = false

@@ -10,8 +10,8 @@ import (
 // What was there before fini is asked at the very end, once, with what descends from it, and has --orphans-grace. Nothing else is
 // asked then.
 func TestParting(t *testing.T) {
-	worker := orphans.Process{Pid: 50, Parent: 1, PGID: 50, Name: "worker", State: 'S', Start: 10 * ms, Earlier: true}
-	stopped := orphans.Process{Pid: 51, Parent: 50, PGID: 50, Name: "stopped", State: 'T', Start: 10 * ms, Earlier: true}
+	worker := orphans.Process{Pid: 50, Parent: 1, PGID: 50, Name: "worker", State: 'S', Start: 10 * ms, Inherited: true}
+	stopped := orphans.Process{Pid: 51, Parent: 50, PGID: 50, Name: "stopped", State: 'T', Start: 10 * ms, Inherited: true}
 	const asksWorker = "worker<-15, "
 	for name, turns := range map[string][]turn{
 		"it exits": {

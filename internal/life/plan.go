@@ -59,25 +59,25 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 	// In fini's own process group, a terminal and its shell treat the command as if fini weren't there. The first
 	// process of a container has the terminal to itself. If its group is outside of the PID namespace, however, the
 	// group has no number.
-	stay := (!f.Initial || f.PGID == 0) && !w.Pause && f.Terminal
+	inJob := (!f.Initial || f.PGID == 0) && !w.Pause && f.Terminal
 	if w.Foreground != nil {
-		stay = *w.Foreground
+		inJob = *w.Foreground
 	}
-	if stay {
-		p.Job = cmp.Or(f.PGID, OutsideJob)
+	if inJob {
+		p.Job = cmp.Or(Job(f.PGID), OutsideJob)
 	}
 	p.Initial = f.Initial
 	if f.Inner {
 		p.Outer = f.Pid
 	}
-	p.ToGroup = p.Job == 0 && w.ToGroup
+	p.ToGroup = p.Job == NoJob && w.ToGroup
 	p.Leader = f.Session == f.Pid
-	if p.Job != 0 && !f.Inner { // an inner fini catches them instead
+	if p.Job != NoJob && !f.Inner { // an inner fini catches them instead
 		p.Stops = suspending
 	}
 	switch pair := !w.Pause && (w.Shield == nil || *w.Shield); {
 	case f.Initial: // the whole PID namespace ends with fini
-		p.GivesTerminal = p.Job == 0
+		p.GivesTerminal = p.Job == NoJob
 	case f.Inner:
 		p.BeAlone = !pair || p.Job == OutsideJob
 		p.Deathsig = syscall.SIGTERM // if both processes of fini are killed at once, at least ask the command to exit
@@ -91,7 +91,7 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 }
 
 // noShield returns why there is no pair although one is wanted, and the level of the message about that.
-func noShield(w Wanted, f Facts, job int) (Level, string) {
+func noShield(w Wanted, f Facts, job Job) (Level, string) {
 	switch {
 	case f.Limited && w.Shield != nil:
 		return Always, LimitedBuild

@@ -61,7 +61,7 @@ func TestPlan(t *testing.T) {
 			got.NoShield = got.NoShield[:min(16, len(got.NoShield))]
 			check.Equal(t, "the plan", got, tt.want)
 			// As in proc_pid_stat(5), where the number of a group outside of the PID namespace is 0.
-			group := map[int]int{0: mainPid, OutsideJob: 0, 1: 1, 5: 5}[tt.want.Job]
+			group := map[Job]int{NoJob: mainPid, OutsideJob: 0, 1: 1, 5: 5}[tt.want.Job]
 			check.Equal(t, "the command's group", got.commandGroup(mainPid), group)
 		})
 	}

@@ -147,7 +147,7 @@ var kinds = []part{
 	{name: "stopped", tree: []branch{apart(0)}, more: func(w *world) { w.last().state = 'T' }},
 	{name: "one from before", tree: []branch{apart(ignores | holding), grouped(0)}, more: func(w *world) {
 		p, top := w.last(), w.top()
-		p.parent, p.is, p.group, p.session = top.id, earlier, top.group, top.session
+		p.parent, p.is, p.group, p.session = top.id, inherited, top.group, top.session
 	}},
 	{name: "the inner fini is traced", tree: []branch{apart(holding)}, more: func(w *world) { w.trace(w.cast.inner) }},
 	{name: "one that may stay", tree: []branch{apart(mayStay|ignores|holding, grouped(mayStay)), apart(0)}},

@@ -48,7 +48,7 @@ func (s Signal) byKey() bool { return s.FromKernel && !s.Early }
 
 // reachedCommand reports whether a signal has reached the command without fini, because it was sent to the job of both.
 func (i Identity) reachedCommand(got Signal) bool {
-	if i.Job == 0 {
+	if i.Job == NoJob {
 		return false
 	}
 	switch got.Signal {

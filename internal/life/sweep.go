@@ -195,7 +195,7 @@ func (s *sweep) onSignal(now time.Duration, got Signal) ([]action, Machine) {
 	case request == ignoredFromInside:
 		return s.ignore(got), s
 	// everybody else in the job has received the signal as well
-	case request&endsWaiting == 0, s.stage == lingering && s.Job != 0 && got.byKey():
+	case request&endsWaiting == 0, s.stage == lingering && s.Job != NoJob && got.byKey():
 		return nil, s
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt

@@ -89,7 +89,7 @@ const (
 	autoreap                      // is never a zombie: CLONE_AUTOREAP in clone3(2)
 	neglects                      // does not wait for its children
 	traced                        // by a process that does not wait for it: see ptrace(2)
-	earlier                       // was a child of fini's process before that was fini
+	inherited                     // was a child of fini's process before that was fini
 	mayStay                       // has a name that --allow-orphan leaves alone
 	ignoresInt                    // as a shell without job control lets its background do
 	entered                       // the PID namespace of fini, or descends from one that has
@@ -388,7 +388,7 @@ func (w *world) stopsByKey(p *proc) bool {
 		return true
 	}
 	f := w.fini(p.id)
-	return f.phase == dozing && f.sleeper.Main != 0 && !f.sleeper.takes(syscall.SIGTSTP) || f.rules.Outer == 0 && f.rules.Job != 0
+	return f.phase == dozing && f.sleeper.Main != 0 && !f.sleeper.takes(syscall.SIGTSTP) || f.rules.Outer == 0 && f.rules.Job != NoJob
 }
 
 // act is what a process makes of the signals that it gets.
@@ -444,8 +444,8 @@ func (w *world) name(id handle) string {
 	switch p := w.get(id); {
 	case at >= 0:
 		return [...]string{"init", "parent", "sibling", "bound", "outer", "inner", "main", "tracer"}[at]
-	case p != nil && p.has(earlier):
-		return "earlier"
+	case p != nil && p.has(inherited):
+		return "inherited"
 	case p != nil && !p.has(ofTree):
 		return "stranger"
 	}
@@ -653,7 +653,7 @@ func (k *modelKernel) Reap() (exits []reaper.Exit, none bool) {
 		p.mark.hidden = p.mark.hidden && k.w.blind
 	}
 	return exits, k.w.first(func(p *proc) bool {
-		return p.parent == k.f.id && !p.has(earlier) || k.seesEntrants() && k.f.main.Ended && p.isEntrant()
+		return p.parent == k.f.id && !p.has(inherited) || k.seesEntrants() && k.f.main.Ended && p.isEntrant()
 	}) == nil
 }
 
@@ -665,7 +665,7 @@ func (w *world) pauses() bool { return w.rules.Pause && w.rules.Initial }
 
 // ofTree reports whether a fini knows that a process of its tree has sent a signal.
 func (w *world) ofTree(f *fini, got signals.Received) bool {
-	return f.rules.Job != 0 && !got.FromKernel && w.descends(w.byPid(got.Sender), f.id)
+	return f.rules.Job != NoJob && !got.FromKernel && w.descends(w.byPid(got.Sender), f.id)
 }
 
 // Traffic is what /proc/PID/io says. See proc_pid_io(5).
@@ -687,7 +687,7 @@ func (k *modelKernel) Children() (pids []int, err error) {
 		return nil, syscall.ENOENT
 	}
 	for _, p := range k.w.children(k.f.id) {
-		if !p.has(earlier) {
+		if !p.has(inherited) {
 			pids = append(pids, p.pid)
 		}
 	}
@@ -697,7 +697,7 @@ func (k *modelKernel) Children() (pids []int, err error) {
 // A look at /proc is of its moment: what is done with it comes later, when any of it may have ended, moved or stopped. Start
 // times are rounded down to ticks. Parents come before their children. See proc_pid_stat(5). Without /proc only children are
 // seen, and nothing of them but their pids, groups and sessions. The children of one that ends during the look may be missed.
-func (k *modelKernel) IncludeEarlier() {}
+func (k *modelKernel) IncludeInherited() {}
 
 func (k *modelKernel) Look() (v orphans.View, err error) {
 	k.called = true
@@ -709,7 +709,7 @@ func (k *modelKernel) Look() (v orphans.View, err error) {
 	}
 	for ; len(parents) > 0; parents = parents[1:] {
 		for _, p := range w.children(parents[0].id) {
-			if p.has(earlier) || slices.Contains(k.missed, p) || parents[0].id == 0 && !p.has(entered) {
+			if p.has(inherited) || slices.Contains(k.missed, p) || parents[0].id == 0 && !p.has(entered) {
 				continue
 			}
 			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, PGID: p.group, Session: p.session, Threads: 1, Entered: parents[0].id == 0}
@@ -780,7 +780,7 @@ func (k *modelKernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	childrenOnly = childrenOnly || w.blind
 	for _, p := range w.those(func(p *proc) bool {
 		isSeen := p.parent == f.id || !childrenOnly && (w.descends(p, f.id) || k.seesEntrants() && p.has(entered))
-		return isSeen && !slices.Contains(k.missed, p) && !p.has(earlier) && !w.stays(p)
+		return isSeen && !slices.Contains(k.missed, p) && !p.has(inherited) && !w.stays(p)
 	}) {
 		switch k.signal(p, syscall.SIGKILL, byKill) {
 		case nil:
@@ -822,7 +822,7 @@ func (k *modelKernel) Exit(end End) {
 	}
 	w.say(w.cast.outer, entry.Message{Kind: entry.Done, Value: uint32(end.WaitStatus())})
 	self := w.get(f.id)
-	if f.rules.Job != 0 && self.parent == w.cast.outer {
+	if f.rules.Job != NoJob && self.parent == w.cast.outer {
 		_ = w.kill(self, w.get(self.parent), syscall.SIGCONT)
 	}
 }

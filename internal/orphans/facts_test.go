@@ -38,11 +38,11 @@ func TestEarlier(t *testing.T) {
 			f.grow("@fork early @stay below")
 			tree := New()
 			tree.childrenOnly, tree.usePidfds = childrenOnly, way != "no pidfds"
-			check.Equal(t, "none is noted: OnlyEarlier", tree.OnlyEarlier(), false)
-			check.NoError(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
-			check.Equal(t, "there is nobody else: OnlyEarlier", tree.OnlyEarlier(), true)
+			check.Equal(t, "none is noted: OnlyInherited", tree.OnlyInherited(), false)
+			check.NoError(t, tree.SetInherited([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
+			check.Equal(t, "there is nobody else: OnlyInherited", tree.OnlyInherited(), true)
 			f.grow("@stay late")
-			check.Equal(t, "there is somebody else: OnlyEarlier", tree.OnlyEarlier(), false)
+			check.Equal(t, "there is somebody else: OnlyInherited", tree.OnlyInherited(), false)
 			f.find(t, tree, "late")
 			// Without /proc every child counts.
 			for label, want := range map[string]bool{"early": childrenOnly, "below": false, "late": true} {
@@ -55,7 +55,7 @@ func TestEarlier(t *testing.T) {
 			f.kill("early")
 			_, _ = unix.Wait4(f.pids["early"], nil, 0, nil)
 			tree.Reaped(f.pids["early"])
-			_, noted := tree.earlier[f.pids["early"]]
+			_, noted := tree.inherited[f.pids["early"]]
 			check.Equal(t, "one that was reaped is noted", noted, false)
 			// What it has left is not of the tree either, but who has that pid with another start is.
 			_, found := look(t, tree)[f.pids["below"]]

@@ -88,14 +88,14 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		return nil, nil, nil
 	}
 	switch {
-	case len(t.patterns) > 0 || len(t.earlier) > 0:
+	case len(t.patterns) > 0 || len(t.inherited) > 0:
 	case t.self == 1:
 		_ = unix.Kill(-1, unix.SIGKILL)
 	case t.hasGroup():
 		_ = unix.Kill(-t.main, unix.SIGKILL)
 	}
 	strike := func(pid int) {
-		if t.isEarlier(pid) {
+		if t.isInherited(pid) {
 			return
 		}
 		switch t.send(pid, t.self, -1, unix.SIGKILL) {

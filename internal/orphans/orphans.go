@@ -47,17 +47,17 @@ const Tick = proc.Tick
 type Process struct {
 	Pid, Parent, PGID, Session int
 
-	Name    string        // the kernel's name for it: the first 15 bytes of the file name
-	State   byte          // state of its first live thread, 'Z' if there is none, '?' if unknown; see proc_pid_status(5)
-	Ignored uint64        // the signals that it ignores, if known: bit n-1 is signal n
-	Threads int           // a zombie with more than one thread is still alive
-	User    int           // effective user ID, or -1 if unknown
-	Start   time.Duration // time since boot when it started, rounded down to 10 ms; 0 if unknown
-	Holds   Holding       // the standard streams that it has open for writing
-	Allowed bool          // fini spares it: see Allow
-	Unread  bool          // a pattern of Allow may match it, but fini could not read enough to tell
-	Earlier bool          // an earlier child or a descendant of one: see IncludeEarlier in Tree
-	Entered bool          // its parent is outside of this PID namespace: see Entrants in Tree
+	Name      string        // the kernel's name for it: the first 15 bytes of the file name
+	State     byte          // state of its first live thread, 'Z' if there is none, '?' if unknown; see proc_pid_status(5)
+	Ignored   uint64        // the signals that it ignores, if known: bit n-1 is signal n
+	Threads   int           // a zombie with more than one thread is still alive
+	User      int           // effective user ID, or -1 if unknown
+	Start     time.Duration // time since boot when it started, rounded down to 10 ms; 0 if unknown
+	Holds     Holding       // the standard streams that it has open for writing
+	Allowed   bool          // fini spares it: see Allow
+	Unread    bool          // a pattern of Allow may match it, but fini could not read enough to tell
+	Inherited bool          // an inherited child or a descendant of one: see IncludeInherited in Tree
+	Entered   bool          // its parent is outside of this PID namespace: see Entrants in Tree
 
 	thread int    // the thread that State describes
 	code   string // size of its program in memory
@@ -124,9 +124,9 @@ type Tree struct {
 	pidMax       int         // all pids are less than this; 0 if unknown; see proc_sys_kernel(5)
 	maxMisses    int         // see eachOwnChild
 	lastReaped   int         // pid of the child that was reaped last, or 0; see eachOwnChild
-	earlier      map[int]int // maps the pids of processes outside of the tree to pidfds: see EarlierAre
+	inherited    map[int]int // maps the pids of processes outside of the tree to pidfds: see SetInherited
 
-	includesEarlier bool // see IncludeEarlier
+	includesInherited bool // see IncludeInherited
 
 	streams  [2]stream     // those of this process
 	known    map[int]*kept // by pid
@@ -143,7 +143,7 @@ type Tree struct {
 func New() *Tree {
 	startDir, _ := unix.Getwd() // does not access the file system
 	t := &Tree{files: filesIn(-1), ownFiles: filesIn(-1), self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
-		known: map[int]*kept{}, earlier: map[int]int{}, StartDir: startDir, reader: &reader{}}
+		known: map[int]*kept{}, inherited: map[int]int{}, StartDir: startDir, reader: &reader{}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = ownStream(fd)
 	}

@@ -93,13 +93,13 @@ func (t *Tree) walk() (all []Process) {
 		t.missed = t.missed || err != nil && !proc.IsGone(err)
 		t.lost = t.lost || err != nil && at.Parent != t.self && at.kept.mayLeaveHolder()
 		for _, pid := range pids {
-			if err != nil || seen[pid] || t.isEarlier(pid) && !t.includesEarlier || t.late() {
+			if err != nil || seen[pid] || t.isInherited(pid) && !t.includesInherited || t.late() {
 				continue
 			}
 			known := t.known[pid]
 			child, ok := t.verify(pid, at)
 			if ok {
-				child.Earlier = at.Earlier || t.isEarlier(pid)
+				child.Inherited = at.Inherited || t.isInherited(pid)
 				seen[pid] = true
 				all = append(all, child)
 				known = child.kept
@@ -249,9 +249,9 @@ func (t *Tree) listedChildren() ([]int, error) {
 	return f.ReadPids(childrenFile(t.self, t.self))
 }
 
-// LaterChildren returns the children of this process, including zombies, but without those of EarlierAre. It reads a
+// NewChildren returns the children of this process, including zombies, but without those of SetInherited. It reads a
 // single file if the kernel has children files, and fails if /proc can't be used.
-func (t *Tree) LaterChildren() ([]int, error) {
+func (t *Tree) NewChildren() ([]int, error) {
 	pids, err := t.Children()
 	if err == nil && t.childrenOnly {
 		err = errors.New("cannot use /proc")
@@ -259,7 +259,7 @@ func (t *Tree) LaterChildren() ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the children of fini: %w", err)
 	}
-	return slices.DeleteFunc(pids, func(pid int) bool { return t.isEarlier(pid) && !t.includesEarlier }), nil
+	return slices.DeleteFunc(pids, func(pid int) bool { return t.isInherited(pid) && !t.includesInherited }), nil
 }
 
 func childrenFile(pid, tid int) string {
@@ -324,7 +324,7 @@ func pidMax() int {
 
 // ownChild returns 0 if the process is a child that has not ended, EAGAIN for a zombie child, and ECHILD for any other
 // process. Other errors are why waitid(2) failed. idtype and id are P_PID and a pid, or P_ALL and 0 for any child.
-// Because of __WALL, it also finds earlier children whose exit signal is not SIGCHLD. See clone(2).
+// Because of __WALL, it also finds inherited children whose exit signal is not SIGCHLD. See clone(2).
 func ownChild(idtype, id int) unix.Errno {
 	ended, errno := calls.WaitID(idtype, id, unix.WEXITED|unix.WNOWAIT)
 	if errno == 0 && ended != 0 {
