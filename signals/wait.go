@@ -80,7 +80,7 @@ func (c *Catcher) wait(until, brief time.Duration, fds []unix.PollFd) {
 		rest := unix.NsecToTimespec(int64(pause))
 		_ = unix.Nanosleep(&rest, nil)
 		for i := range c.polled {
-			look(&c.polled[i])
+			pollOne(&c.polled[i])
 		}
 	}
 	copy(fds, c.polled[2:])
@@ -96,9 +96,9 @@ func rawPoll(fds []unix.PollFd, most time.Duration) error {
 	return nil
 }
 
-// look checks a single descriptor. If the limit of descriptors is 0, the kernel refuses poll(2) but not select(2), for
-// which a descriptor with a hang-up is readable.
-func look(p *unix.PollFd) {
+// pollOne polls a single descriptor. If the limit of descriptors is 0, the kernel refuses poll(2) but not select(2),
+// for which a descriptor with a hang-up is readable.
+func pollOne(p *unix.PollFd) {
 	if _, err := unix.Poll(unsafe.Slice(p, 1), 0); err == nil || p.Fd < 0 || p.Fd >= unix.FD_SETSIZE {
 		return
 	}

@@ -61,9 +61,9 @@ type process struct {
 	inner int // pid of the inner fini
 
 	signalFD int
-	polled   [4]unix.PollFd // for Caught, Said, ParentEnded and Room
+	polled   [4]unix.PollFd // for SignalRead, MessageRead, ParentEnded and Writable
 	signal   unix.SignalfdSiginfo
-	seen     Seen
+	seen     Event
 	control  struct { // see cmsg(3)
 		length      uint64
 		level, kind int32

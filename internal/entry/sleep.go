@@ -18,7 +18,7 @@ import (
 //go:nosplit
 func (p *process) sleep() {
 	for act := Act(0); act&StartRuntime == 0; {
-		p.look(p.Next())
+		p.check(p.Next())
 		act = p.Step(&p.seen)
 		if act&LetGo != 0 {
 			CloseInherited(false)
@@ -39,24 +39,24 @@ func (p *process) sleep() {
 	}
 }
 
-// look checks for one kind of event and stores what it finds in p.seen.
+// check looks for one kind of event and stores what it finds in p.seen.
 //
 //go:nosplit
-func (p *process) look(what What) {
+func (p *process) check(what EventKind) {
 	e, found := &p.seen, true
-	switch e.What = what; what {
+	switch e.Event = what; what {
 	case Nothing:
 		p.poll()
-	case Caught:
+	case SignalRead:
 		found = p.readSignal()
 		p.reap() // only after reading SIGCHLD, so that a child that exits later causes another SIGCHLD
-	case Said:
+	case MessageRead:
 		found = p.receive()
-	case Waited:
+	case WaitOver:
 		found = calls.Uptime() >= p.deadline
 	case ParentEnded:
 		found = p.Parent.Died()
-	case Room:
+	case Writable:
 		// The socket buffer is full if signals arrive faster than the inner fini reads them. Signals then have to stay
 		// pending, because a message that doesn't fit would be lost.
 		atOnce := unix.Timespec{}
@@ -71,7 +71,7 @@ func (p *process) look(what What) {
 		}
 	}
 	if !found {
-		e.What = Nothing
+		e.Event = Nothing
 	}
 }
 
@@ -79,7 +79,7 @@ func (p *process) look(what What) {
 //
 //go:nosplit
 func (p *process) poll() {
-	for i, what := range [...]What{Caught, Said, ParentEnded, Room} {
+	for i, what := range [...]EventKind{SignalRead, MessageRead, ParentEnded, Writable} {
 		if p.Heeds(what) != (p.polled[i].Fd >= 0) {
 			p.polled[i].Fd = ^p.polled[i].Fd // ppoll(2) ignores negative descriptors
 		}

@@ -37,12 +37,12 @@ type Sleeper struct {
 	Parent  Parent // the process that started fini
 	Role    Role   // Heir if the outer fini becomes the heir
 
-	At         What    // the last result of Next
-	Signal     Message // the last signal that was read
-	Held       bool    // whether Signal is still to be answered
-	Early      bool    // Started has arrived, but earlier signals may still be unanswered
-	ParentDied bool    // the death of the parent process has been seen
-	HungUp     bool    // the socket has hung up: the inner fini is exiting or was killed
+	Last       EventKind // the last result of Next
+	Signal     Message   // the last signal that was read
+	Held       bool      // whether Signal is still to be answered
+	Early      bool      // Started has arrived, but earlier signals may still be unanswered
+	ParentDied bool      // the death of the parent process has been seen
+	HungUp     bool      // the socket has hung up: the inner fini is exiting or was killed
 
 	BeAlone  bool   // the inner fini has sent BeAlone
 	Starting bool   // the inner fini has sent Starting, so the main child may be running
@@ -54,28 +54,28 @@ type Sleeper struct {
 	Status   uint32 // the wait status to end with: from Done, or else that of the inner fini
 }
 
-// Seen is an event that the outer fini has seen.
-type Seen struct {
-	What       What
-	Message         // set for Said and Caught; for Ended, Value is the wait status of the inner fini
-	ParentDied bool // set with Room if Signal is ParentSignal and the parent process has died
+// Event is an event that the outer fini has seen.
+type Event struct {
+	Event      EventKind
+	Message         // set for MessageRead and SignalRead; for Ended, Value is the wait status of the inner fini
+	ParentDied bool // set with Writable if Signal is ParentSignal and the parent process has died
 	Children   bool // set with Ended if there are other children
 }
 
-// A What is a kind of event. The outer fini checks for each kind in the order below.
+// An EventKind is a kind of event. The outer fini checks for each kind in the order below.
 //
 // A signal's meaning depends on the messages sent before it. Therefore the outer fini reads a signal first, then the
 // messages, and only then answers the signal. While it can't be answered yet, no other signal is read.
-type What uint
+type EventKind uint
 
 const (
-	Nothing What = iota // there is nothing to do, or what was looked for has not happened
-	Caught              // a signal was read
-	Said                // a Message arrived
-	Waited              // Started has not arrived within a second of Starting
+	Nothing     EventKind = iota // there is nothing to do, or what was looked for has not happened
+	SignalRead                   // a signal was read
+	MessageRead                  // a Message arrived
+	WaitOver                     // Started has not arrived within a second of Starting
 	ParentEnded
-	Room  // the socket has room, so the signal can be answered
-	Ended // the inner fini was reaped, or it was not in time, which counts as if it had been killed
+	Writable // the socket has room, so the signal can be answered
+	Ended    // the inner fini was reaped, or it was not in time, which counts as if it had been killed
 	whats
 )
 
@@ -90,7 +90,7 @@ const (
 	Kill                         // send SIGKILL to the inner fini
 	LetGo                        // close inherited descriptors, leave the working directory, and take all signals
 	BeStoppable                  // let the kernel suspend this process with its job
-	Bound                        // wait at most another second for Started, Room or Ended
+	Bound                        // wait at most another second for Started, Writable or Ended
 	Exit                         // exit with Status
 	StartRuntime                 // start the Go runtime in this Role
 )
@@ -98,24 +98,24 @@ const (
 // Next returns the kind of event that the outer fini checks for next.
 //
 //go:nosplit
-func (s *Sleeper) Next() What {
-	for s.At = (s.At + 1) % whats; !s.Heeds(s.At); s.At = (s.At + 1) % whats {
+func (s *Sleeper) Next() EventKind {
+	for s.Last = (s.Last + 1) % whats; !s.Heeds(s.Last); s.Last = (s.Last + 1) % whats {
 	}
-	return s.At
+	return s.Last
 }
 
 // Heeds reports whether the outer fini currently checks and waits for events of kind w.
 //
 //go:nosplit
-func (s *Sleeper) Heeds(w What) bool {
+func (s *Sleeper) Heeds(w EventKind) bool {
 	waits := s.Starting && s.Main == 0 && !s.HungUp // even a signal that was read has to wait
 	return [whats]bool{
 		Nothing:     !s.Early,
-		Caught:      !s.Held,
-		Said:        !s.Early && !s.HungUp,
-		Waited:      waits,
+		SignalRead:  !s.Held,
+		MessageRead: !s.Early && !s.HungUp,
+		WaitOver:    waits,
 		ParentEnded: !s.Early && s.Parent.FD >= 0 && !s.ParentDied,
-		Room:        s.Held && !waits,
+		Writable:    s.Held && !waits,
 		Ended:       !s.Early && s.HungUp,
 	}[w%whats]
 }
@@ -123,7 +123,7 @@ func (s *Sleeper) Heeds(w What) bool {
 // IsBounded reports whether the current wait must end a second after the last Bound.
 //
 //go:nosplit
-func (s *Sleeper) IsBounded() bool { return s.Heeds(Waited) || s.Heeds(Room) || s.Heeds(Ended) }
+func (s *Sleeper) IsBounded() bool { return s.Heeds(WaitOver) || s.Heeds(Writable) || s.Heeds(Ended) }
 
 // Takes returns the set of signals that the outer fini reads. Before the main child starts, it contains only a few.
 // Afterwards it contains all others, but in a job not those with which the kernel suspends this process.
@@ -144,20 +144,20 @@ func (s *Sleeper) Takes() uint64 {
 // Step updates the state after an event and returns the actions to carry out.
 //
 //go:nosplit
-func (s *Sleeper) Step(e *Seen) Act {
+func (s *Sleeper) Step(e *Event) Act {
 	act := Act(0)
-	switch e.What {
+	switch e.Event {
 	case Nothing:
 		if s.Early { // no signal is pending, or the one that was read has to wait
 			s.Early, act = false, BeStoppable
 		}
-		if s.At == Room { // a stopped inner fini doesn't read, and it may be stopped again
+		if s.Last == Writable { // a stopped inner fini doesn't read, and it may be stopped again
 			act |= Continue | Bound
 		}
-	case Caught:
+	case SignalRead:
 		s.Held, s.Signal = true, e.Message
-	case Said:
-		s.At = Said - 1 // check for another message
+	case MessageRead:
+		s.Last = MessageRead - 1 // check for another message
 		switch e.Kind {
 		case BeAlone:
 			s.BeAlone = true
@@ -171,12 +171,12 @@ func (s *Sleeper) Step(e *Seen) Act {
 		case Done:
 			s.Done, s.Status = true, e.Value
 		}
-	case Waited:
+	case WaitOver:
 		s.Starting = false
 	case ParentEnded:
 		s.ParentDied, s.Ending = true, true
 		act = Continue
-	case Room:
+	case Writable:
 		s.Held = false
 		act = s.signalled(e.ParentDied)
 	case Ended:
@@ -218,7 +218,7 @@ func (s *Sleeper) signalled(parentDied bool) Act {
 }
 
 //go:nosplit
-func (s *Sleeper) ended(e *Seen) Act {
+func (s *Sleeper) ended(e *Event) Act {
 	asked := s.Main == 0 && s.EndBy != 0
 	if asked {
 		s.BeAlone = false // whoever sent the terminating signal wants fini to end, not to start over

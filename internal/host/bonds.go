@@ -29,7 +29,7 @@ type bond struct {
 // the parent process with -p none. Without -p, it doesn't if fini is PID 1, if nohup(1) started fini, or if the parent
 // process is outside of the PID namespace.
 func (k *system) bind(processes []int, pdeathsig *syscall.Signal) error {
-	launcher := k.launcher()
+	parent := k.parent()
 	watch := func(fd, pid int, why life.Reason) {
 		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: proc.Name(pid), why: why})
 	}
@@ -47,37 +47,37 @@ func (k *system) bind(processes []int, pdeathsig *syscall.Signal) error {
 	switch {
 	case asked && *pdeathsig == 0, !asked && k.rules.Initial:
 		return nil
-	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(launcher, k.self.Pid):
+	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(parent, k.self.Pid):
 		k.Sayf(life.Detail, "the command will keep running if fini's parent dies, because nohup started fini; -p TERM "+
 			"prevents this")
 		return nil
-	case !asked && launcher.Pid == 0:
+	case !asked && parent.Pid == 0:
 		k.Sayf(life.Detail, "the command will keep running if fini's parent dies, because that is outside of the PID "+
 			"namespace")
 		return nil
-	case launcher.Gone:
+	case parent.Gone:
 		return errors.New("the parent process exited before fini was ready, so the command was not started; -p none starts " +
 			"it anyway")
 	}
-	if launcher.FD < 0 && k.socket.FD < 0 {
+	if parent.FD < 0 && k.socket.FD < 0 {
 		// Either there are no pidfds, or the parent process is outside of the PID namespace.
-		if launcher.TakeSlot(entry.ParentSignal); launcher.Gone {
+		if parent.TakeSlot(entry.ParentSignal); parent.Gone {
 			return fmt.Errorf("the parent process: %w", pdeath.ErrGone)
 		}
-		k.self.Parent.Kept = launcher.Kept
+		k.self.Parent.Kept = parent.Kept
 	}
-	if launcher.Err != 0 {
+	if parent.Err != 0 {
 		k.Sayf(life.Always, "cannot set a parent death signal: %v: the command will keep running if fini's parent dies",
-			launcher.Err)
+			parent.Err)
 		return nil
 	}
-	k.bySignal = launcher.FD < 0
-	watch(launcher.FD, launcher.Pid, life.ParentDied)
+	k.bySignal = parent.FD < 0
+	watch(parent.FD, parent.Pid, life.ParentDied)
 	return nil
 }
 
-// launcher returns the parent process of fini. For the inner fini, this is the parent of the outer fini.
-func (k *system) launcher() entry.Parent {
+// parent returns the parent process of fini. For the inner fini, this is the parent of the outer fini.
+func (k *system) parent() entry.Parent {
 	l := k.self.Parent
 	if l.Pid != 0 {
 		adopted := l.Session >= 0 && proc.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
@@ -88,12 +88,12 @@ func (k *system) launcher() entry.Parent {
 
 // byNohup reports whether nohup(1) started fini, with SIGHUP ignored. The parent process does not ignore SIGHUP itself
 // or, like the shell of "nohup fini &", has exited already.
-func byNohup(launcher entry.Parent, self int) bool {
-	switch name := proc.Name(launcher.Pid); {
+func byNohup(parent entry.Parent, self int) bool {
+	switch name := proc.Name(parent.Pid); {
 	case name == entry.InnerName, name != "" && name == proc.Name(self):
 		return false // the parent process is another fini, which catches the signals that it inherited as ignored
-	case launcher.Gone, launcher.Pid == 0:
+	case parent.Gone, parent.Pid == 0:
 		return true
 	}
-	return !ignores(launcher.Pid, syscall.SIGHUP)
+	return !ignores(parent.Pid, syscall.SIGHUP)
 }

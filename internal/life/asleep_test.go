@@ -78,8 +78,8 @@ func (w *world) fallAsleep(unstarted bool) {
 	s.Self, s.Parent.Pid, s.Parent.FD = w.get(outer.id).pid, w.get(w.cast.shell).pid, -boolToInt(w.noPidfds)
 	if !unstarted {
 		w.sayStarted()
-		s.Step(&entry.Seen{What: entry.Said, Message: outer.socket[0]})
-		outer.socket, s.At, s.Early = nil, entry.Nothing, false
+		s.Step(&entry.Event{Event: entry.MessageRead, Message: outer.socket[0]})
+		outer.socket, s.Last, s.Early = nil, entry.Nothing, false
 		w.ghost.started = true
 		return
 	}
@@ -154,25 +154,25 @@ func (w *world) waitable() bool {
 }
 
 // sees is what the kernel shows to a sleeper that looks for something.
-func (w *world) sees(f *fini, what entry.What) (e entry.Seen) {
+func (w *world) sees(f *fini, what entry.EventKind) (e entry.Event) {
 	found := true
 	switch what {
-	case entry.Caught:
+	case entry.SignalRead:
 		var got Signal
 		got, found = w.pends(f)
 		e.Value, e.Sender = uint32(got.Signal), int32(got.Sender)
 		if got.FromKernel {
 			e.Sender = entry.FromKernel
 		}
-	case entry.Said:
+	case entry.MessageRead:
 		if e.Kind, found = entry.HungUp, w.ended(w.cast.inner); len(f.socket) > 0 {
 			e.Message, found = f.socket[0], true
 		}
-	case entry.Waited:
+	case entry.WaitOver:
 		found = w.late(f)
 	case entry.ParentEnded:
 		found = w.ended(w.cast.shell)
-	case entry.Room:
+	case entry.Writable:
 		found = len(w.fini(w.cast.inner).socket) < room || w.ended(w.cast.inner)
 		e.ParentDied = w.ended(w.cast.shell)
 	case entry.Ended:
@@ -183,15 +183,15 @@ func (w *world) sees(f *fini, what entry.What) (e entry.Seen) {
 		e.Children = len(w.children(f.id)) > boolToInt(w.waitable())
 	}
 	if found {
-		e.What = what
+		e.Event = what
 	}
 	return e
 }
 
 // polls reports whether a sleeper that waits is woken.
 func (w *world) polls(f *fini) bool {
-	for what := entry.Caught; what <= entry.Ended; what++ {
-		if f.sleeper.Heeds(what) && w.sees(f, what).What != entry.Nothing {
+	for what := entry.SignalRead; what <= entry.Ended; what++ {
+		if f.sleeper.Heeds(what) && w.sees(f, what).Event != entry.Nothing {
 			return true
 		}
 	}
@@ -205,14 +205,14 @@ func (w *world) late(f *fini) bool {
 }
 
 // goesOn lets a sleeper look until it sees or does something, if it does not wait before.
-func (w *world) goesOn(f *fini) (e entry.Seen, act entry.Act) {
+func (w *world) goesOn(f *fini) (e entry.Event, act entry.Act) {
 	for range 20 {
 		what := f.sleeper.Next()
 		if what == entry.Nothing && !w.polls(f) {
 			return e, 0
 		}
 		e = w.sees(f, what)
-		if act = f.sleeper.Step(&e); e.What != entry.Nothing || act != 0 {
+		if act = f.sleeper.Step(&e); e.Event != entry.Nothing || act != 0 {
 			return e, act
 		}
 	}
@@ -223,7 +223,7 @@ func (w *world) goesOn(f *fini) (e entry.Seen, act entry.Act) {
 func (w *world) awaits(f *fini) bool {
 	try := *f
 	e, act := w.goesOn(&try)
-	return e.What != entry.Nothing || act != 0
+	return e.Event != entry.Nothing || act != 0
 }
 
 // asleep lets a sleeper go on to behind the next thing that it sees or does.
@@ -232,9 +232,9 @@ func (w *world) asleep(f *fini) {
 	e, act := w.goesOn(f)
 	sig := syscall.Signal(s.Signal.Value)
 	took := func(what, after string) { w.supply.rows.one("asleep", what, after) }
-	what, end := [...]string{"no other signal, or no room", "reads signal ", "", "a second", "the parent's end", "signal ", "the end"}[e.What], ""
-	switch e.What {
-	case entry.Caught:
+	what, end := [...]string{"no other signal, or no room", "reads signal ", "", "a second", "the parent's end", "signal ", "the end"}[e.Event], ""
+	switch e.Event {
+	case entry.SignalRead:
 		what += fmt.Sprint(int(sig))
 		f.child = f.child && sig != syscall.SIGCHLD
 		f.forget(sig)
@@ -243,16 +243,16 @@ func (w *world) asleep(f *fini) {
 				p.state = 0
 			}
 		}
-		if !s.Heeds(entry.Room) {
+		if !s.Heeds(entry.Writable) {
 			took("a signal, before Started", "waits")
 		}
-	case entry.Said:
+	case entry.MessageRead:
 		if what = kindName(e.Message); e.Kind != entry.HungUp {
 			f.socket = slices.Clone(f.socket[1:])
 		}
-	case entry.Waited:
+	case entry.WaitOver:
 		took("a second passes after Starting", "listens")
-	case entry.Room:
+	case entry.Writable:
 		what += fmt.Sprint(int(sig))
 		s.staysUp = s.staysUp || early && sig == syscall.SIGTSTP && s.Ending
 	case entry.Ended:
@@ -263,7 +263,7 @@ func (w *world) asleep(f *fini) {
 		}
 	}
 	w.scene("outer, asleep: %s", strings.TrimSuffix(what+": "+actText(act), ": "))
-	if lasts := e.What == entry.Waited || e.What == entry.ParentEnded || e.Kind == entry.HungUp; lasts && s.Heeds(e.What) {
+	if lasts := e.Event == entry.WaitOver || e.Event == entry.ParentEnded || e.Kind == entry.HungUp; lasts && s.Heeds(e.Event) {
 		w.breach("bounded", "outer, asleep, sees %s again and again", what)
 	}
 	if act&entry.Bound != 0 {
@@ -283,9 +283,9 @@ func (w *world) asleep(f *fini) {
 	if act&entry.Continue != 0 && inner.changed == stopped {
 		why := "a signal to end"
 		switch {
-		case e.What == entry.Nothing:
+		case e.Event == entry.Nothing:
 			why = "a signal, and the socket is full"
-		case e.What == entry.ParentEnded || act&entry.TellParent != 0:
+		case e.Event == entry.ParentEnded || act&entry.TellParent != 0:
 			why = "the parent process has died"
 		case sig == syscall.SIGCHLD:
 			why = "SIGCHLD"

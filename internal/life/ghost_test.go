@@ -169,8 +169,8 @@ func (w *world) rememberLook(f *fini) {
 		switch {
 		case s.stage == counting || s.stage == clearing:
 			p.mark.cleared = w.isCleared(p)
-			g.seen = g.seen || !w.stays(p) && (s.stage == counting || p.mark.cleared)
-		case s.stage == asking && !w.stays(p) && (!pipes || p.has(holding)):
+			g.seen = g.seen || !w.isSpared(p) && (s.stage == counting || p.mark.cleared)
+		case s.stage == asking && !w.isSpared(p) && (!pipes || p.has(holding)):
 			g.seen = true
 			p.mark.adopted = p.mark.adopted || !g.lookedToAsk && !w.isCleanUp(p) && !w.isItsOwn(p) || p.parent == f.id
 		}

@@ -133,7 +133,7 @@ var invariants = []struct {
 		isStop := x.sig == syscall.SIGTERM || x.sig == syscall.SIGKILL
 		clears := x.sig == syscall.SIGKILL && (w.isCleared(p) || p.mark.cleared)
 		switch policy := w.policy(); {
-		case w.stays(p):
+		case w.isSpared(p):
 			return false
 		case !isStop, clears:
 			return true
@@ -264,7 +264,7 @@ var invariants = []struct {
 		}
 		return w.first(func(p *proc) bool {
 			switch m := p.mark; {
-			case !p.alive() || p.parent != w.worker().id || p.id == w.cast.main || p.has(inherited|privileged|asleep) || w.stays(p),
+			case !p.alive() || p.parent != w.worker().id || p.id == w.cast.main || p.has(inherited|privileged|asleep) || w.isSpared(p),
 				w.policy() == StopPipes && !p.has(holding):
 				return false
 			case m.askedAt != 0:
@@ -443,7 +443,7 @@ func (w *world) obeyed() *ladder {
 // last round of SIGKILL, when fini gives up: just as if that had come to pass right behind its end.
 func (w *world) survivors() []*proc {
 	return w.those(func(p *proc) bool {
-		return p.alive() && p.has(ofTree) && !p.has(privileged|asleep) && !w.stays(p) && !p.mark.hidden
+		return p.alive() && p.has(ofTree) && !p.has(privileged|asleep) && !w.isSpared(p) && !p.mark.hidden
 	})
 }
 
@@ -551,7 +551,7 @@ func (w *world) extra() time.Duration {
 func (w *world) treeAlive() bool {
 	return w.first(func(p *proc) bool {
 		isOne := p.has(ofTree) || p.id == w.cast.inner && p.has(traced)
-		return isOne && !w.stays(p) && (p.alive() || p.state == 'Z' && p.has(traced))
+		return isOne && !w.isSpared(p) && (p.alive() || p.state == 'Z' && p.has(traced))
 	}) != nil
 }
 

@@ -134,7 +134,7 @@ func (w whom) stopOrphans(now time.Duration, e looked) (do []action) {
 		default:
 			continue
 		}
-		spared := w.spares(p) != ""
+		spared := w.sparedBy(p) != ""
 		if of := w.of(p); of != nil {
 			of.spared = spared
 		}

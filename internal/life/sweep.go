@@ -294,7 +294,7 @@ func (s *sweep) onLooked(now time.Duration, e looked) ([]action, Machine) {
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
-		return s.spares(p) != ""
+		return s.sparedBy(p) != ""
 	})
 	s.spared = s.tellSpared(e.Found)
 	if s.stage == asking || s.stage == counting {
@@ -401,12 +401,12 @@ func (s *sweep) killGroup(now time.Duration, e looked, do []action) ([]action, M
 	return append(do, s.again(now)), s
 }
 
-// spares is like whom.spares, but while clearing, only --allow-orphan counts.
-func (s *sweep) spares(p orphans.Process) string {
+// sparedBy is like whom.sparedBy, but while clearing, only --allow-orphan counts.
+func (s *sweep) sparedBy(p orphans.Process) string {
 	if s.killsGroup && s.inGroup(p) && !p.Allowed {
 		return ""
 	}
-	return s.whom.spares(p)
+	return s.whom.sparedBy(p)
 }
 
 // tellSpared returns a message for each process that fini spares. It leaves out processes that were asked to exit and
@@ -414,7 +414,7 @@ func (s *sweep) spares(p orphans.Process) string {
 func (s *sweep) tellSpared(found []orphans.Process) (do []action) {
 	told := map[string]int{}
 	for _, p := range found {
-		why := s.spares(p)
+		why := s.sparedBy(p)
 		if why == "" && s.stage == counting {
 			why = LeaveAll
 		}

@@ -17,8 +17,8 @@ type whom struct {
 	*records
 }
 
-// spares returns the reason for sparing a leftover, or "" if fini must stop it.
-func (w whom) spares(p orphans.Process) string {
+// sparedBy returns the reason for sparing a leftover, or "" if fini must stop it.
+func (w whom) sparedBy(p orphans.Process) string {
 	switch {
 	case p.Allowed:
 		return ByName

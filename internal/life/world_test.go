@@ -427,8 +427,8 @@ func (w *world) descends(p *proc, from handle) bool {
 	return false
 }
 
-// stays reports whether a process is left alone: by its name, or as one that descends from such.
-func (w *world) stays(p *proc) bool {
+// isSpared reports whether a process is left alone: by its name, or as one that descends from such.
+func (w *world) isSpared(p *proc) bool {
 	for ; w.rules.Allow && p != nil && p.has(ofTree); p = w.get(p.parent) {
 		if p.alive() && p.has(mayStay) && p.id != w.cast.main {
 			return true
@@ -716,7 +716,7 @@ func (k *modelKernel) Look() (v orphans.View, err error) {
 			if seen.Name, seen.State = "?", '?'; !w.blind {
 				parents = append(parents, p)
 				seen.Name, seen.State = w.name(p.id), p.state
-				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Holds(orphans.Streams(boolToInt(p.has(holding))))
+				seen.Allowed, seen.Start, seen.Holds = w.isSpared(p), p.start/tick*tick, orphans.Holds(orphans.Streams(boolToInt(p.has(holding))))
 				seen.Ignored = uint64(boolToInt(p.has(ignoresInt))) << (syscall.SIGINT - 1)
 			}
 			if !p.alive() {
@@ -780,7 +780,7 @@ func (k *modelKernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	childrenOnly = childrenOnly || w.blind
 	for _, p := range w.those(func(p *proc) bool {
 		isSeen := p.parent == f.id || !childrenOnly && (w.descends(p, f.id) || k.seesEntrants() && p.has(entered))
-		return isSeen && !slices.Contains(k.missed, p) && !p.has(inherited) && !w.stays(p)
+		return isSeen && !slices.Contains(k.missed, p) && !p.has(inherited) && !w.isSpared(p)
 	}) {
 		switch k.signal(p, syscall.SIGKILL, byKill) {
 		case nil:

@@ -41,7 +41,7 @@ func (t *Tree) Look() (View, error) {
 		return View{}, err
 	}
 	v := View{Nameless: t.childrenOnly}
-	mayStay := t.Dir >= 0 && (t.Pipes || len(t.patterns) > 0)
+	wantsComplete := t.Dir >= 0 && (t.Pipes || len(t.patterns) > 0)
 	var before []int
 	t.looks++
 	// If a process ends during the walk, its children may be reparented to another subreaper that was visited already.
@@ -49,17 +49,17 @@ func (t *Tree) Look() (View, error) {
 	// only just forked.
 	for range maxWalks {
 		t.missed, t.lost = false, false
-		if mayStay {
+		if wantsComplete {
 			before, _ = t.listedChildren()
 		}
 		v.Found = slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
 		t.askFacts(v.Found)
-		if !mayStay || !t.lost {
+		if !wantsComplete || !t.lost {
 			break
 		}
 	}
 	t.markAllowed(v.Found)
-	if mayStay {
+	if wantsComplete {
 		after, err := t.listedChildren()
 		v.Complete = err == nil && !t.missed && !t.lost && slices.Equal(before, after)
 	}

@@ -44,7 +44,7 @@ func (r *Report) leaks() (all []*leftover) {
 	found := map[int]*leftover{} // if a pid was reused, keep the later process
 	copies := make([]leftover, len(r.leftovers))
 	for i, left := range r.leftovers {
-		if copies[i] = *left; !left.mayStay() {
+		if copies[i] = *left; !left.isSpared() {
 			found[left.Pid] = &copies[i]
 		}
 	}
@@ -55,7 +55,7 @@ func (r *Report) leaks() (all []*leftover) {
 			top = cmp.Or(found[a.Pid], top)
 		}
 		switch {
-		case left.mayStay():
+		case left.isSpared():
 		case top == l:
 			all = append(all, l)
 		default:
@@ -67,7 +67,7 @@ func (r *Report) leaks() (all []*leftover) {
 	return all
 }
 
-func (l *leftover) mayStay() bool { return l.Allowed || l.spared == any("pipes") }
+func (l *leftover) isSpared() bool { return l.Allowed || l.spared == any("pipes") }
 
 // remedy tells readers of a CI page how to fix the step, because they may not know fini. There is nothing to fix if
 // fini stopped the command, because its leftovers are then expected.
