@@ -7,7 +7,7 @@ package entry
 //	message     from   means                                                      what the outer fini does
 //	BeAlone     inner  fini has to be a single process                            starts the runtime, as that process
 //	Starting    inner  the inner fini is about to start the main child            delays terminating signals
-//	Started     inner  main child Value runs, in our job if InJob;                closes what it inherited, relays signals
+//	Started     inner  main child Value runs, in our job if InJob;                closes its copies, relays signals
 //	                   and the message carries the reports' descriptors
 //	Done        inner  the life is over: Value is the wait status to end with     ends that way after the inner fini
 //	Signal      outer  the outer fini received signal Value from process Sender

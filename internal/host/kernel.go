@@ -114,7 +114,7 @@ func (k *system) signal(got signals.Received, early, relayed bool) life.Signal {
 }
 
 // RecordSignal adds a signal to the report.
-func (k *system) RecordSignal(got life.Signal) { k.report.Signal(got.Received) }
+func (k *system) RecordSignal(got life.Signal) { k.report.AddSignal(got.Received) }
 
 // WarnIgnored writes a message about a signal that fini ignores. An inner fini ignores signals from any process but the
 // outer fini. That is not worth a warning, because "kill -- -1", for example, signals the outer fini too. With --pause,
@@ -206,7 +206,7 @@ func (k *system) Survey(why life.Reason, named bool) {
 	if err != nil {
 		return // fini will report that it can't find leftovers
 	}
-	k.report.Running(seen, more, k.owners)
+	k.report.SetRunning(seen, more, k.owners)
 	if !named {
 		return
 	}
@@ -285,19 +285,19 @@ func (k *system) failed(err error) {
 // RecordExit adds an exit to the report. If killed is true, somebody other than fini killed the process with SIGKILL.
 // RecordExit then warns if the kernel has run out of memory.
 func (k *system) RecordExit(x reaper.Exit, killed bool) {
-	k.report.Reaped(x)
+	k.report.AddExit(x)
 	if !killed {
 		return
 	}
 	n, err := k.memory.KilledSince()
 	if err != nil {
-		k.report.OOM(x.Pid, "unknown", err.Error())
+		k.report.AddOOM(x.Pid, "unknown", err.Error())
 		return
 	}
 	if n == 0 {
 		return
 	}
-	k.report.OOM(x.Pid, "likely", fmt.Sprintf("oom_kill in %s rose by %d", k.memory.File, n))
+	k.report.AddOOM(x.Pid, "likely", fmt.Sprintf("oom_kill in %s rose by %d", k.memory.File, n))
 	if k.toldOfMemory++; k.toldOfMemory > life.MaxNamed {
 		return
 	}

@@ -130,7 +130,7 @@ func (k *system) Tell(p orphans.Process, what, spared string, quietly bool, top 
 		width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
 		text = report.Describe(shown, commandLine, k.self.Session, from, width)
 	}
-	k.report.Leftover(p, commandLine, from, spared, top != 0, of.Signals, text)
+	k.report.AddLeftover(p, commandLine, from, spared, top != 0, of.Signals, text)
 	if !silent {
 		k.Sayf(level, "%s %s %s%s", what, kind, text, why)
 	}
@@ -152,7 +152,7 @@ func (k *system) orphaned(pid, top int, what string) (kind, why string) {
 
 // close writes the report and the last messages.
 func (k *system) close(end life.End) {
-	k.report.Stopped(end.Why.String(), k.isStopped)
+	k.report.SetStopped(end.Why.String(), k.isStopped)
 	if k.Threshold >= life.Normal && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		k.failed(k.tellGitHub(end.Leaks))
 	}

@@ -203,7 +203,7 @@ func (k *system) notStarted(err error) life.Result {
 		status = failed.Status
 	}
 	if status == reaper.NotFound {
-		if guess := hint(k.args); guess != "" {
+		if guess := cli.Hint(k.args); guess != "" {
 			text += "; " + guess
 		}
 	}

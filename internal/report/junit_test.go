@@ -86,9 +86,9 @@ func TestJUnit(t *testing.T) {
 
 	from := Lineage{During: "test a/x.py::y", At: orphans.Details{Listens: []string{"127.0.0.1:80"}}}
 	leaks := func(r *Report) {
-		r.Leftover(process(300, 1, "left"), "node <&> x", from, "", false, sent(), "")
-		r.Leftover(process(301, 1, "left"), "redis", Lineage{}, "", false, sent(), "")
-		r.Leftover(process(302, 1, "left"), "daemon", Lineage{}, "pipes", false, sent(), "")
+		r.AddLeftover(process(300, 1, "left"), "node <&> x", from, "", false, sent(), "")
+		r.AddLeftover(process(301, 1, "left"), "redis", Lineage{}, "", false, sent(), "")
+		r.AddLeftover(process(302, 1, "left"), "daemon", Lineage{}, "pipes", false, sent(), "")
 	}
 	equal("leaks", run(leaks), "command",
 		"a/x.py::y in a/x.py: left running: node <&> x: 300 (node <&> x), started in test a/x.py::y, listens on tcp 127.0.0.1:80\nended: no",
@@ -100,7 +100,7 @@ func TestJUnit(t *testing.T) {
 		for _, test := range tests {
 			seen = append(seen, doing('S', "node", 2*time.Second, nil, test))
 		}
-		r.Running(seen, 0, NewOwners(nil, func(string) string { return "" }))
+		r.SetRunning(seen, 0, NewOwners(nil, func(string) string { return "" }))
 		r.isStopped, r.OutOfTime = true, "--timeout=3s has passed"
 		leaks(r)
 	}
@@ -112,7 +112,7 @@ func TestJUnit(t *testing.T) {
 	equal("nothing was found", run(func(r *Report) { runs(r) }), "command: --timeout=3s has passed: ")
 	more := run(func(r *Report) {
 		for i := range maxLeftovers + 7 {
-			r.Leftover(process(1000+i, 1, "left"), strings.Repeat("<", 100_000), from, "", false, sent(), "")
+			r.AddLeftover(process(1000+i, 1, "left"), strings.Repeat("<", 100_000), from, "", false, sent(), "")
 		}
 	})
 	equal("the last of many", more[len(more)-1:], "left running: 7 more: left running: 7 more: ")
@@ -127,9 +127,9 @@ func TestJUnitOfHostileNames(t *testing.T) {
 	}
 	odd += "\ufffe\uffff\U0001f600]]>\xff\xed\xa0\x80<!--\n::error::x\n##vso[task]&#0;"
 	r.command = []string{odd}
-	r.Leftover(process(300, 1, "left"), odd, Lineage{During: "test " + odd, Chain: []Ancestor{{1, odd}}, At: orphans.Details{Listens: []string{odd}, Dir: odd, OtherDir: true}}, "", false, sent(), "")
+	r.AddLeftover(process(300, 1, "left"), odd, Lineage{During: "test " + odd, Chain: []Ancestor{{1, odd}}, At: orphans.Details{Listens: []string{odd}, Dir: odd, OtherDir: true}}, "", false, sent(), "")
 	check.Equal(t, "how many cases", len(mustBeSuite(t, r)), 2)
-	r.Running([]orphans.Activity{doing('S', odd, 0, []string{odd}, odd+"::x")}, 0, NewOwners(nil, func(string) string { return "" }))
+	r.SetRunning([]orphans.Activity{doing('S', odd, 0, []string{odd}, odd+"::x")}, 0, NewOwners(nil, func(string) string { return "" }))
 	r.OutOfTime = odd
 	mustBeSuite(t, r)
 	text := string(r.junit())

@@ -113,8 +113,8 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 	return strings.Clone(text[:limit]), true
 }
 
-// Signal records a signal that fini received.
-func (r *Report) Signal(got signals.Received) {
+// AddSignal records a signal that fini received.
+func (r *Report) AddSignal(got signals.Received) {
 	if !r.Lists() || len(r.signals) == maxSignals {
 		r.moreSignals++
 		return
@@ -126,18 +126,18 @@ func (r *Report) Signal(got signals.Received) {
 	r.signals = append(r.signals, signal{time.Now().UTC(), signals.Name(got.Signal), sender})
 }
 
-// Stopped records why fini stopped the command or its leftovers, as a word of the schema. It ignores an empty word. If
-// main is true, the main child was among the stopped processes.
-func (r *Report) Stopped(why string, main bool) {
+// SetStopped records why fini stopped the command or its leftovers, as a word of the schema. It ignores an empty word.
+// If main is true, the main child was among the stopped processes.
+func (r *Report) SetStopped(why string, main bool) {
 	if why != "" {
 		r.stopped, r.isStopped = why, main
 	}
 }
 
-// Leftover records a leftover. spared is the reason why fini spares it, or empty. sent returns the signals that fini
+// AddLeftover records a leftover. spared is the reason why fini spares it, or empty. sent returns the signals that fini
 // has sent to it so far, and text is the message about it. For a known leftover, only Allowed, spared and sent are
 // updated. during means that the main child still runs.
-func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, during bool,
+func (r *Report) AddLeftover(p orphans.Process, commandLine string, from Lineage, spared string, during bool,
 	sent func() []syscall.Signal, text string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
@@ -176,8 +176,8 @@ func (r *Report) living(pid int) (found []*leftover) {
 	return found
 }
 
-// Reaped records the exit of a child, which is either the main child or any other process.
-func (r *Report) Reaped(x reaper.Exit) {
+// AddExit records the exit of a child, which is either the main child or any other process.
+func (r *Report) AddExit(x reaper.Exit) {
 	if x.Pid == r.Pid && r.ended.IsZero() {
 		r.ended = time.Now()
 		if x.Status.Signaled() {
@@ -199,9 +199,9 @@ func (r *Report) Reaped(x reaper.Exit) {
 	}
 }
 
-// OOM records that a reaped process was killed with SIGKILL, but not by fini. verdict says whether a lack of memory was
-// the cause, as "likely" or "unknown", and reason explains the verdict.
-func (r *Report) OOM(pid int, verdict, reason string) {
+// AddOOM records that a reaped process was killed with SIGKILL, but not by fini. verdict says whether a lack of memory
+// was the cause, as "likely" or "unknown", and reason explains the verdict.
+func (r *Report) AddOOM(pid int, verdict, reason string) {
 	found := &oom{verdict, reason}
 	if pid == r.Pid {
 		r.oom = found

@@ -54,7 +54,7 @@ func process(pid, parent int, name string) orphans.Process {
 // Without --report nothing is written, and nobody is looked up for it.
 func TestNoReport(t *testing.T) {
 	r := &Report{}
-	r.Signal(signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()})
+	r.AddSignal(signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()})
 	check.Equal(t, "what has failed", len(r.Write(0)), 0)
 	check.Equal(t, "it lists something", r.Lists() || r.signals != nil, false)
 }
@@ -63,18 +63,18 @@ func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
 	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Marks: []Mark{}}
 	toHolder := []syscall.Signal{syscall.SIGTERM}
-	r.Leftover(holder, "holder -v", from, "", false, func() []syscall.Signal { return toHolder }, "")
-	r.Leftover(member, "member", Lineage{}, "", true, sent(syscall.SIGTERM), "")
-	r.Leftover(holder, "holder again", Lineage{}, "", false, func() []syscall.Signal { return toHolder }, "") // is known
+	r.AddLeftover(holder, "holder -v", from, "", false, func() []syscall.Signal { return toHolder }, "")
+	r.AddLeftover(member, "member", Lineage{}, "", true, sent(syscall.SIGTERM), "")
+	r.AddLeftover(holder, "holder again", Lineage{}, "", false, func() []syscall.Signal { return toHolder }, "") // is known
 	next := holder
 	next.Start += 10 * ms
 	toHolder = append(toHolder, syscall.SIGKILL)
-	r.Reaped(reaper.Exit{Pid: holder.Pid, Status: signaled(syscall.SIGKILL)})
-	r.Reaped(reaper.Exit{Pid: mainPid, Status: exited(3)})
-	r.Reaped(reaper.Exit{Pid: member.Pid, Status: exited(7)})
-	r.Reaped(reaper.Exit{Pid: 999, Status: exited(0)})
-	r.Leftover(next, "another with its pid", Lineage{}, "", false, sent(syscall.SIGTERM), "")
-	r.Stopped("timeout", true)
+	r.AddExit(reaper.Exit{Pid: holder.Pid, Status: signaled(syscall.SIGKILL)})
+	r.AddExit(reaper.Exit{Pid: mainPid, Status: exited(3)})
+	r.AddExit(reaper.Exit{Pid: member.Pid, Status: exited(7)})
+	r.AddExit(reaper.Exit{Pid: 999, Status: exited(0)})
+	r.AddLeftover(next, "another with its pid", Lineage{}, "", false, sent(syscall.SIGTERM), "")
+	r.SetStopped("timeout", true)
 
 	whole, left := written(t, r)
 	mustHave(t, whole, `"stopped":"timeout","reaped":3,"exit":{"code":3,"signal":null,"oom":null}`)
@@ -120,9 +120,9 @@ func mustHave(t *testing.T, got map[string]any, fields string) {
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
 	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1}
-	r.Leftover(hidden, "?", Lineage{}, "", false, sent(), "")
+	r.AddLeftover(hidden, "?", Lineage{}, "", false, sent(), "")
 	hidden.Allowed = true // since it has another name
-	r.Leftover(hidden, "?", Lineage{}, "allow-orphan", false, sent(), "")
+	r.AddLeftover(hidden, "?", Lineage{}, "allow-orphan", false, sent(), "")
 	_, left := written(t, r)
 	mustHave(t, left[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
 		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true,"spared":"allow-orphan"`)
@@ -130,15 +130,15 @@ func TestReportOfWhatIsNotKnown(t *testing.T) {
 
 func TestReportOfMemory(t *testing.T) {
 	r := newTestReport(t)
-	r.OOM(mainPid, "likely", "why") // the outer fini of a pair has seen no end
-	r.Leftover(member, "member", Lineage{}, "", false, sent(), "")
-	r.Leftover(holder, "holder", Lineage{}, "", false, sent(), "")
-	r.Reaped(reaper.Exit{Pid: mainPid, Status: signaled(syscall.SIGKILL)})
-	r.Reaped(reaper.Exit{Pid: member.Pid, Status: signaled(syscall.SIGKILL)})
-	r.OOM(mainPid, "likely", "why")
-	r.OOM(member.Pid, "unknown", "no count")
-	r.OOM(999, "likely", "nobody's")
-	r.OOM(holder.Pid, "likely", "it lives")
+	r.AddOOM(mainPid, "likely", "why") // the outer fini of a pair has seen no end
+	r.AddLeftover(member, "member", Lineage{}, "", false, sent(), "")
+	r.AddLeftover(holder, "holder", Lineage{}, "", false, sent(), "")
+	r.AddExit(reaper.Exit{Pid: mainPid, Status: signaled(syscall.SIGKILL)})
+	r.AddExit(reaper.Exit{Pid: member.Pid, Status: signaled(syscall.SIGKILL)})
+	r.AddOOM(mainPid, "likely", "why")
+	r.AddOOM(member.Pid, "unknown", "no count")
+	r.AddOOM(999, "likely", "nobody's")
+	r.AddOOM(holder.Pid, "likely", "it lives")
 	whole, left := written(t, r)
 	mustHave(t, whole, `"exit":{"code":null,"signal":"SIGKILL","oom":{"verdict":"likely","reason":"why"}}`)
 	mustHave(t, left[0], `"oom":{"verdict":"unknown","reason":"no count"}`)
@@ -154,9 +154,9 @@ func TestReportIsBounded(t *testing.T) {
 	const most = 143_500
 	got := signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()}
 	for range maxSignals {
-		r.Signal(got)
+		r.AddSignal(got)
 	}
-	allocs := testing.AllocsPerRun(most-maxSignals-1, func() { r.Signal(got) }) // which runs it once more
+	allocs := testing.AllocsPerRun(most-maxSignals-1, func() { r.AddSignal(got) }) // which runs it once more
 	check.Equal(t, "the allocations of a signal too many", allocs, 0.0)
 	check.Equal(t, "signals, and more", [2]int{len(r.signals), r.moreSignals}, [2]int{maxSignals, most - maxSignals})
 
@@ -171,9 +171,9 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 12_000 {
 		left := process(1000+i, chain[1].Pid, "left")
 		from := owners.Of(left)
-		r.Leftover(left, long, from, "", false, sent(), "")
+		r.AddLeftover(left, long, from, "", false, sent(), "")
 		if i < maxSeen {
-			r.Leftover(left, "left", from, "", false, sent(syscall.SIGTERM), "") // is known
+			r.AddLeftover(left, "left", from, "", false, sent(syscall.SIGTERM), "") // is known
 		}
 	}
 	check.Equal(t, "leftovers, more, and those that are known", [3]int{len(r.leftovers), r.moreLeftovers, len(r.seen)},
@@ -250,8 +250,8 @@ func TestReportIsJSON(t *testing.T) {
 		}
 	}
 	r := newTestReport(t)
-	r.Signal(signals.Received{Signal: syscall.SIGHUP})
-	r.Signal(signals.Received{Signal: syscall.SIGINT, Sender: 1})
+	r.AddSignal(signals.Received{Signal: syscall.SIGHUP})
+	r.AddSignal(signals.Received{Signal: syscall.SIGINT, Sender: 1})
 	text := r.json(0)
 	// Its lines are those of json.Indent.
 	var indented bytes.Buffer

@@ -33,9 +33,9 @@ type running struct {
 var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "disk sleep", 'T': "stopped", 't': "tracing stop",
 	'I': "idle"}
 
-// Running records what the processes of the tree were doing when the command was stopped. more counts the processes
-// that are not in seen. Running replaces the result of an earlier call.
-func (r *Report) Running(seen []orphans.Activity, more int, by *Owners) {
+// SetRunning records what the processes of the tree were doing when the command was stopped. more counts the processes
+// that are not in seen. SetRunning replaces the result of an earlier call.
+func (r *Report) SetRunning(seen []orphans.Activity, more int, by *Owners) {
 	r.running, r.moreRunning = nil, more
 	now := calls.Uptime()
 	for _, a := range seen {

@@ -14,7 +14,7 @@ import (
 // surveyed is a report that has seen these processes.
 func surveyed(more int, seen ...orphans.Activity) *Report {
 	r := &Report{Pid: mainPid}
-	r.Running(seen, more, NewOwners(nil, func(string) string { return "" }))
+	r.SetRunning(seen, more, NewOwners(nil, func(string) string { return "" }))
 	return r
 }
 
@@ -56,8 +56,8 @@ func TestStillRunning(t *testing.T) {
 func TestReportOfWhatRuns(t *testing.T) {
 	r := newTestReport(t)
 	owners := NewOwners(nil, func(string) string { return "" })
-	r.Running([]orphans.Activity{doing('S', "before", 0, nil, ""), doing('S', "before", 0, nil, "")}, 3, owners)
-	r.Running([]orphans.Activity{doing('S', "node\n\xff", time.Second, []string{"@a"}, "x"), {Process: orphans.Process{Pid: 7, State: '?'}, CPU: -1}}, 1, owners)
+	r.SetRunning([]orphans.Activity{doing('S', "before", 0, nil, ""), doing('S', "before", 0, nil, "")}, 3, owners)
+	r.SetRunning([]orphans.Activity{doing('S', "node\n\xff", time.Second, []string{"@a"}, "x"), {Process: orphans.Process{Pid: 7, State: '?'}, CPU: -1}}, 1, owners)
 	whole, _ := written(t, r)
 	running := whole["running"].([]any)
 	check.Equal(t, "how many", len(running), 2)
@@ -89,7 +89,7 @@ func TestStoppedOnGitHub(t *testing.T) {
 	check.Equal(t, "the rows", html.UnescapeString(strings.ReplaceAll(rows, "|", "¦")),
 		"¦ 4711 (node `a` | <b>?::error), for 1s, sleeping, started by test tests/x.py::y ¦\n¦ 4711 (make), for 1s, sleeping ¦\n\n")
 
-	r.Leftover(holder, "left", Lineage{}, "", false, sent(), "204 (left)")
+	r.AddLeftover(holder, "left", Lineage{}, "", false, sent(), "204 (left)")
 	check.Equal(t, "of a leftover", r.Annotations("warning", "It left 1 (below)"), []string{
 		"::warning title=fini::It left 1 (below). See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks%0A204 (left)\n"})
 }

@@ -23,13 +23,13 @@ func TestSummary(t *testing.T) {
 	r := &Report{Pid: mainPid}
 	check.Equal(t, "of none", r.Summary("none"), "")
 	from := Lineage{During: "test x.py::y", At: orphans.Details{Listens: []string{"127.0.0.1:3000", "/run/a|b"}}}
-	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, "", false, sent(), "")
-	r.Leftover(member, "member", Lineage{}, "", false, sent(), "")
+	r.AddLeftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, "", false, sent(), "")
+	r.AddLeftover(member, "member", Lineage{}, "", false, sent(), "")
 	stays := process(300, 1, "stays")
 	stays.Allowed = true
-	r.Leftover(stays, "stays", Lineage{}, "allow-orphan", false, sent(), "")
-	r.Leftover(process(301, 1, "holds neither stream"), "may stay", Lineage{}, "pipes", false, sent(), "")
-	r.Reaped(reaper.Exit{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)})
+	r.AddLeftover(stays, "stays", Lineage{}, "allow-orphan", false, sent(), "")
+	r.AddLeftover(process(301, 1, "holds neither stream"), "may stay", Lineage{}, "pipes", false, sent(), "")
+	r.AddExit(reaper.Exit{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)})
 	text := r.Summary("It left 2 processes running")
 	const want = "¦ 204 (node `a` | <b> *c* @d?![e](f)), started in test x.py::y, listens on tcp 127.0.0.1:3000 and /run/a|b ¦ SIGTERM ¦\n" +
 		"¦ 201 (member) ¦ is still running ¦\n\n"
@@ -53,21 +53,21 @@ func TestSummaryOfFamilies(t *testing.T) {
 	worker := by(node, npm)
 	worker.At.Listens = []string{"127.0.0.1:3000"}
 	// The look finds them in any order.
-	r.Leftover(process(302, 301, "worker"), "worker", worker, "", false, sent(), "")
-	r.Leftover(process(300, mainPid, "npm"), "npm run dev", by(), "", false, sent(), "")
-	r.Leftover(process(301, 300, "node"), "node server.js", by(npm), "", false, sent(), "")
-	r.Leftover(process(400, mainPid, "redis"), "redis", by(), "", false, sent(), "")
-	r.Leftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), "", false, sent(), "")
+	r.AddLeftover(process(302, 301, "worker"), "worker", worker, "", false, sent(), "")
+	r.AddLeftover(process(300, mainPid, "npm"), "npm run dev", by(), "", false, sent(), "")
+	r.AddLeftover(process(301, 300, "node"), "node server.js", by(npm), "", false, sent(), "")
+	r.AddLeftover(process(400, mainPid, "redis"), "redis", by(), "", false, sent(), "")
+	r.AddLeftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), "", false, sent(), "")
 	// One whose parent is left alone is a leak of its own.
 	daemon := process(500, mainPid, "daemon")
 	daemon.Allowed = true
-	r.Leftover(daemon, "daemon", by(), "", false, sent(), "")
-	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), "", false, sent(), "")
+	r.AddLeftover(daemon, "daemon", by(), "", false, sent(), "")
+	r.AddLeftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), "", false, sent(), "")
 	// The kernel has used a pid twice.
-	r.Reaped(reaper.Exit{Pid: 400, Status: exited(7)})
+	r.AddExit(reaper.Exit{Pid: 400, Status: exited(7)})
 	again := process(400, mainPid, "again")
 	again.Start = 1
-	r.Leftover(again, "again", by(), "", false, sent(), "")
+	r.AddLeftover(again, "again", by(), "", false, sent(), "")
 	text := r.Summary("It left 7 processes running")
 	check.Equal(t, text, table(text), `
 ¦ 300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on tcp 127.0.0.1:3000 ¦ is still running ¦
@@ -81,7 +81,7 @@ func TestSummaryOfFamilies(t *testing.T) {
 func TestAnnotations(t *testing.T) {
 	r := &Report{Pid: mainPid}
 	tell := func(pid int, line, during string) {
-		r.Leftover(process(pid, 1, "left"), "left", Lineage{During: during}, "", false, sent(), line)
+		r.AddLeftover(process(pid, 1, "left"), "left", Lineage{During: during}, "", false, sent(), line)
 	}
 	tell(300, "300 (100% left)", "test tests/x.py::y (call)")
 	tell(301, "301 (left)", "test TestCheckout/100%")
@@ -112,7 +112,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	long := strings.Repeat("|", 100_000)
 	at := orphans.Details{Listens: slices.Repeat([]string{long[:108]}, 16)}
 	for i := range 1000 {
-		r.Leftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, "", false, sent(), "")
+		r.AddLeftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, "", false, sent(), "")
 	}
 	text := r.Summary("It left 1000 processes running")
 	if got := strings.Count(text, "is still running"); got != maxRows || len(text) > 256<<10 || !strings.HasSuffix(text, "\nAnd 980 more.\n\n") {

@@ -1,4 +1,4 @@
-package host
+package cli
 
 import (
 	"os"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// hint guesses what the user meant by a command that was not found. It returns "" if it has no idea.
-func hint(command []string) string {
+// Hint guesses what the user meant by a command that was not found. It returns "" if it has no idea.
+func Hint(command []string) string {
 	name := command[0]
 	variable, _, assigned := strings.Cut(strings.ToUpper(name), "=")
 	switch {

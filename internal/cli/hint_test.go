@@ -1,4 +1,4 @@
-package host
+package cli
 
 import (
 	"errors"
@@ -30,6 +30,6 @@ func TestHint(t *testing.T) {
 		{"server|x", "./server is here: write ./server"},
 		{"src", ""}, {"", ""}, {"-", ""}, {"mkae", ""}, {"./nope", ""},
 	} {
-		check.Equal(t, c.command, hint(strings.Split(c.command, "|")), c.want)
+		check.Equal(t, c.command, Hint(strings.Split(c.command, "|")), c.want)
 	}
 }
