@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,11 +14,9 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
-	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 	"github.com/seed-126c5d8a/fini/internal/tests/need"
-	"github.com/seed-126c5d8a/fini/internal/tests/procfs"
 )
 
 // What the guides show of CI and test runners, leaks, agents and supervisors, with the real programs.
@@ -48,16 +45,6 @@ func mustBeBash(t *testing.T, text string) {
 	}
 }
 
-// buildsFirst runs the step that clones fini and builds it, with a repository and a make of its own.
-var buildsFirst = each(mustBeBash, trial{
-	needs: []string{"git"}, yaml: []string{"0", "run"},
-	standIns: map[string]string{"make": `[ "$*" = "-C temp/fini build" ] && mkdir "$2/bin" && cp "$2/main.go" "$2/bin/fini"`,
-		"sudo": `echo "$1 $3" && test -f "$2"`},
-	files: map[string]string{"seed-126c5d8a/fini/main.go": "package main\n"},
-	script: `cd seed-126c5d8a/fini && git init -q && git add . && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q -m "a commit" && cd ../.. &&
-		export GITHUB_SERVER_URL=file://$PWD RUNNER_TEMP=temp && exec sh -ec "$BLOCK"`, out: "install /usr/local/bin/\n",
-}.run)
-
 // workflowShell is the shell of docs/ci.md's workflow, without the name of a script.
 func workflowShell(t *testing.T) string {
 	shell := yaml[string](t, recipes.BlockWith(t, "../docs/ci.md", "shell: \"fini"), "defaults", "run", "shell")
@@ -85,77 +72,6 @@ func serverForLaterSteps(t *testing.T, text string) {
 			script: "echo >>step; echo 'until [ -p ready ]; do :; done' >>step; exec " + c.shell + "step", leaves: c.leaves,
 		}.run(t, text)
 	}
-}
-
-// githubWorkflow: the runner's cancel is that of GithubCancel, ten times as fast. Bash is gone when it sends
-// SIGTERM, and fini by SIGKILL after that; who cleans up since SIGINT takes longer.
-func githubWorkflow(t *testing.T, text string) {
-	need.Program(t, "bash")
-	shell := workflowShell(t)
-	for _, shell := range []string{shell, shell[strings.Index(shell, "bash"):]} {
-		k := recipes.NewDir(t, map[string]string{"make": `
-			trap 'echo deleting; sleep 15; echo deleted; exit 1' INT
-			trap 'echo at it already' TERM
-			setsid sleep 1000 &
-			echo ready
-			while :; do sleep 0.1; done`})
-		file := k.File("step.sh", yaml[string](t, text, "jobs", "tests", "steps", "-1", "run")+"\necho the step goes on\n", 0o644)
-		s := &runners.Step{Life: k.Start(append(strings.Fields(shell), file)...), Cgroup: k.Cgroup}
-		_ = s.Stdin.Close() // as the runner does
-		s.Out.Want("ready")
-		s.GithubCancel()
-		if !strings.HasPrefix(shell, "fini") {
-			s.MustHaveStatus(128 + int(syscall.SIGTERM))
-			if len(k.Cgroup.Alive()) == 0 || strings.Contains(s.Out.Text(), "deleting") {
-				t.Errorf("without fini the tests hear of the cancel too, so that this shows nothing: %s", s.Out.Text())
-			}
-			return // this row is the last one
-		}
-		s.Out.Want("deleted")
-		s.Out.Whole() // to EOF
-		// On a busy machine the runner's SIGKILL may come when fini has done its work.
-		if got := s.Status(); got != 128+int(syscall.SIGKILL) && got != 128+int(syscall.SIGTERM) {
-			t.Errorf("status %d; stderr: %s", got, s.Err.Text())
-		}
-		s.MustBeGone()
-		rig.WantOnce(t, s.Out.Text(), "deleting")
-	}
-}
-
-func gitlabJob(t *testing.T, text string) {
-	need.Program(t, "bash")
-	k := recipes.NewDir(t, map[string]string{"make": serving})
-	cmd := rig.CommandOf(k.Cgroup.Wrap(runners.Gitlab(yaml[string](t, text, "tests", "script", "0"))...))
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.Dir, k.Env, runners.OwnGroup
-	s := &runners.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
-	s.Out.Want("ready")
-	s.SignalGroup(syscall.SIGTERM)
-	if out := s.Out.Whole(); strings.Count(out, "got TERM") != 1 {
-		t.Errorf("the job says %q", out)
-	}
-	s.MustBeGone()
-}
-
-// agentWithTerminal: the agent's cancel is a SIGTERM for the process group of the job, which has a terminal. The command is in
-// another group.
-func agentWithTerminal(t *testing.T, text string) {
-	need.Program(t, "make")
-	k := recipes.NewDir(t, map[string]string{"serve": serving})
-	k.File("Makefile", "e2e:\n\t@serve\n", 0o644) // make passes SIGTERM on
-	cmd := rig.CommandOf(k.Cgroup.Wrap("/bin/sh", "-c", "trap : TERM; "+yaml[string](t, text, "steps", "0", "command")))
-	cmd.Dir, cmd.Env = k.Dir, k.Env
-	l, screen, _ := pty.Start(t, cmd)
-	screen.Want("ready")
-	make := procfs.ChildrenOf(t, procfs.ChildrenOf(t, procfs.ChildrenOf(t, l.PID())[0])[0])[0]
-	if group, err := syscall.Getpgid(make); err != nil || group != make {
-		t.Errorf("the command is in group %d, %v", group, err)
-	}
-	rig.MustKill(t, -l.PID(), syscall.SIGTERM)
-	l.Status()
-	if said := screen.Whole(); strings.Count(said, "got TERM") != 1 {
-		t.Errorf("the terminal shows %q", said)
-	}
-	k.MustBeEmpty()
 }
 
 // goTests are a Go module with two packages, one of which has a test that does this.
@@ -530,8 +446,7 @@ func githubMatrix(t *testing.T, text string) {
 	rig.Equal(t, "the shell", shell, want)
 }
 
-// mcpServers starts each server as its host would, with a stand-in that says what it was called with
-// and echoes its input. TestMCPConfigByOthers asks a real one.
+// mcpServers: each server has fini in front, which ends it with its input. TestMCPConfigByOthers starts one as hosts do.
 func mcpServers(t *testing.T, text string) {
 	type server struct {
 		Command string
@@ -543,21 +458,15 @@ func mcpServers(t *testing.T, text string) {
 	if len(servers) == 0 {
 		t.Error("no server")
 	}
-	echo := `echo "$@"; setsid sleep 1000 & exec cat`
 	for _, s := range servers {
-		k := recipes.NewDir(t, map[string]string{
-			"npx":  `if [ "$2" = fini-init ]; then shift 2; exec fini "$@"; fi; ` + echo,
-			"node": echo, "uvx": echo, "docker": echo,
-		})
-		l := k.Start(append([]string{s.Command}, s.Args...)...)
-		got := l.Out.Want("")
-		if !strings.HasSuffix(strings.Join(s.Args, " "), " "+got) || !slices.Contains(s.Args, "-i") {
-			t.Errorf("%q starts %q", s.Args, got)
+		argv := append([]string{s.Command}, s.Args...)
+		if s.Command == "npx" {
+			argv = append([]string{"fini"}, s.Args[slices.Index(s.Args, "fini-init")+1:]...)
 		}
-		_, _ = io.WriteString(l.Stdin, "hello\n")
-		l.Out.Want("hello")
-		_ = l.Stdin.Close()
-		k.MustLeaveNothing(l, 0)
+		if !slices.Contains(argv, "-i") {
+			t.Errorf("without -i: %q", argv)
+		}
+		mustBeFini(t, argv)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,94 +85,8 @@ func healthCheck(t *testing.T, text string) {
 		run(t, strings.TrimPrefix(strings.Join(argv, " "), "/"))
 }
 
-// A composedService is one of compose's.
-type composedService struct {
-	Init                *bool
-	Entrypoint, Command []string
-	Environment         map[string]string
-	Grace               string `json:"stop_grace_period"`
-}
-
-func composed(t *testing.T, text string) {
-	service := yaml[composedService](t, text, "services", "server")
-	if exec.Command("docker", "compose", "version").Run() == nil {
-		containers.Docker(t, "compose", "-f", rig.Put(t, filepath.Join(t.TempDir(), "compose.yaml"), text, 0o644), "config", "-q")
-	}
-	if service.Init == nil || *service.Init {
-		t.Error("init is not off")
-	}
-	flags := []string{"--init=false", "--stop-timeout", strings.TrimSuffix(service.Grace, "s"), "--entrypoint", service.Entrypoint[0]}
-	for name, value := range service.Environment {
-		flags = append(flags, "-e", name+"="+value)
-	}
-	mustStopWell(t, containers.StartContainer(t, slices.Concat(flags, []string{built(t, imageOfServer, nil)}, service.Entrypoint[1:],
-		service.Command)...))
-}
-
-// execProbe: PID 1 of the container reaps nothing.
-func execProbe(t *testing.T, text string) {
-	c := containers.StartContainer(t, "--entrypoint", "sleep", built(t, imageOfServer, nil), "1000")
-	line := strings.Join(yaml[[]string](t, text, "readinessProbe", "exec", "command"), " ")
-	l := rig.StartCmd(t, containers.Client(t, append([]string{"exec", c.Name},
-		strings.Fields(strings.Replace(line, " 3s ", " 300ms ", 1))...)...))
-	l.MustHaveStatus(124)
-	if n := c.Zombies(); n > 0 {
-		t.Errorf("%d zombies", n)
-	}
-	if list := c.Exec("ps"); strings.Contains(list, "check-health") || strings.Count(list, "sleep") != 1 {
-		t.Errorf("left of the probe: %s", list)
-	}
-	c.Exec("sh", "-c", "sleep 0.01 & exit")
-	rig.Until(t, "without fini there is a zombie", func() bool { return c.Zombies() == 1 })
-}
-
-// A container of a pod's.
-type podContainer struct {
-	Command, Args []string
-	VolumeMounts  []struct{ Name, MountPath string }
-}
-
-// flags are how docker runs it by hand.
-func (c podContainer) flags(image string, more ...string) []string {
-	return slices.Concat(more, []string{"--entrypoint", c.Command[0], image}, c.Command[1:], c.Args)
-}
-
-// kubernetesInit runs the pod's two containers.
-func kubernetesInit(t *testing.T, text string) {
-	first, second := yaml[podContainer](t, text, "spec", "initContainers", "0"), yaml[podContainer](t, text, "spec", "containers", "0")
-	mount := second.VolumeMounts[0]
-	if yaml[string](t, text, "kind") != "Pod" || mount.Name != yaml[string](t, text, "spec", "volumes", "0", "name") ||
-		!slices.Equal(second.Command, []string{mount.MountPath + "/fini", "--"}) {
-		t.Errorf("fini is not where the pod looks for it:\n%s", text)
-	}
-	server, volume := built(t, imageOfServer, nil), containers.UniqueName("volume")
-	containers.Docker(t, "volume", "create", volume)
-	t.Cleanup(func() { containers.Docker(t, "volume", "rm", volume) })
-	containers.Docker(t, append([]string{"run", "--rm", "--network", "none"},
-		first.flags(example.Fini, "-v", volume+":"+first.VolumeMounts[0].MountPath)...)...)
-	c := containers.StartContainer(t, second.flags(server, "-v", volume+":"+mount.MountPath)...)
-	c.MustBeFini()
-	mustStopWell(t, c)
-}
-
-func commandInPod(t *testing.T, text string) {
-	mustStopWell(t, containers.StartContainer(t, yaml[podContainer](t, text, "containers", "0").flags(built(t, imageOfBoth, nil))...))
-}
-
-// masterAndChildren: only the master gets SIGTERM, and lets its child finish.
-func masterAndChildren(t *testing.T, text string) {
-	c := containers.StartContainer(t, built(t, imageOfBoth+"COPY celery /bin/\nRUN mkdir -p /tmp && mkfifo /tmp/end\n"+text,
-		map[string]string{"celery": `#!/bin/sh
-		sh -c 'trap "echo lost; exit 1" TERM; echo working; read end </tmp/end; echo finished >/tmp/finished' &
-		trap 'echo warm shutdown; echo >/tmp/end; wait; exit 0' TERM
-		wait
-		wait`}))
-	c.Out.Want("working")
-	containers.Docker(t, "stop", c.Name)
-	if out, text := c.MustEnd(0), c.File("/tmp/finished"); strings.Contains(out, "lost") || text != "finished\n" {
-		t.Errorf("it says %q, and has written %q", out, text)
-	}
-}
+// builds adds the last lines of a Dockerfile, with a program of this name.
+func builds(t *testing.T, text string) { built(t, imageOfBoth+text, nil) }
 
 // timeToStop: the helper needs more than the 5 s that it has by default.
 func timeToStop(t *testing.T, text string) {

@@ -133,7 +133,7 @@ const (
 )
 
 var recipeTests = []recipe{
-	{"sh", "make demo", quick, trial{script: `sh -n -c "$BLOCK"`}.run}, // see TestPagesCommandLines
+	{"sh", "make demo", quick, shellParses}, // see TestPagesCommandLines
 	{"text", "setsid sleep 60", quick, session},
 	{"text", "REASON\n", quick, saidLines},
 	{"text", "--timeout=TIME", quick, saidLines},
@@ -148,22 +148,22 @@ var recipeTests = []recipe{
 	{"sh", "fini -- make test", quick, trial{standIns: leakyMake, out: "done\n"}.run},
 	{"sh", "unshare -U", quick, inNamespace},
 	{"sh", "bwrap --dev-bind", quick, inNamespace},
-	{"sh", "dpkg -i", quick, trial{script: `sh -n -c "$BLOCK"`}.run}, // see releaseInstalled
+	{"sh", "dpkg -i", quick, shellParses}, // see releaseInstalled
 	{"dockerfile", "HEALTHCHECK", quick, healthCheck},
 	{"dockerfile", "COPY --from=fini", quick, dockerfile},
 	{"yaml", "- run: fini", quick, leakyStep},
-	{"yaml", "git clone", quick, buildsFirst},
+	{"yaml", "git clone", quick, each(mustBeBash, stepParses("0", "run"))},
 	{"yaml", "shell: bash", quick, serverForLaterSteps},
-	{"yaml", "shell: \"fini", quick, githubWorkflow},
+	{"yaml", "shell: \"fini", quick, stepParses("jobs", "tests", "steps", "-1", "run")},
 	{"yaml", "matrix:", quick, githubMatrix},
-	{"yaml", "script:", quick, gitlabJob},
-	{"yaml", "entrypoint:", long, composed},
-	{"yaml", "--install=", long, kubernetesInit},
-	{"yaml", "exec:", long, execProbe},
+	{"yaml", "script:", quick, stepParses("tests", "script", "0")},
+	{"yaml", "entrypoint:", quick, composeParses},
+	{"yaml", "--install=", quick, commandParses("spec", "containers", "0", "command")},
+	{"yaml", "exec:", quick, commandParses("readinessProbe", "exec", "command")},
 	{"json", "", quick, mcpServers},
 	{"python", "def shell(", quick, agentsShell},
 	{"ini", "[Service]", quick, systemdUnit},
-	{"cron", "", quick, cronJob},
+	{"cron", "", quick, func(t *testing.T, text string) { shellParses(t, text[strings.LastIndex(text, "*")+1:]) }},
 	{"sh", "ssh host", long, overSSH},
 	{"sh", "setsid -f", quick, inBackground},
 	{"make", ".SHELLFLAGS", quick, makesShell},
@@ -187,7 +187,7 @@ var recipeTests = []recipe{
 	{"sh", "--allow-orphan=adb", long, daemonsStay},
 	{"sh", "--orphans=leave --report=reports", quick, audits},
 	{"sh", "podman run -d", long, containerInStep},
-	{"yaml", "--no-foreground", quick, agentWithTerminal},
+	{"yaml", "--no-foreground", quick, stepParses("steps", "0", "command")},
 	{"sh", "go test -exec \"sh", long, auditsGoTest},
 	{"sh", "go test -exec", long, leakInGoTest},
 	{"toml", "runner", long, leakInCargo},
@@ -196,8 +196,8 @@ var recipeTests = []recipe{
 	{"sh", "server.pid", quick, keptServer},
 	{"sh", "unshare -pf", quick, inUnshare},
 	{"sh", "FINI_ORPHANS_GRACE=20s --stop-timeout", long, timeToStop},
-	{"dockerfile", "celery", long, masterAndChildren},
-	{"yaml", "command: [\"/fini\", \"--\"]", long, commandInPod},
+	{"dockerfile", "celery", long, builds},
+	{"yaml", "command: [\"/fini\", \"--\"]", quick, commandParses("containers", "0", "command")},
 	{"ini", "[program:server]", long, underSupervisord},
 	{"sh", "exec 2>&1\nexec fini", long, underRunit},
 	{"sh", "start-stop-daemon", long, underStartStopDaemon},
@@ -261,6 +261,46 @@ json.dump(value, sys.stdout)`}, path...)...)
 	return value
 }
 
+// A block of which no test has the program, such as a runner of GitHub's, is one that this program could read: its commands
+// are a shell's, and what they say to fini are flags of fini's.
+
+func shellParses(t *testing.T, text string) {
+	t.Helper()
+	rig.Succeed(t, exec.Command("bash", "-n", "-c", text))
+	for _, m := range regexp.MustCompile(`(?m)\bfini (.*?)--( |$)`).FindAllStringSubmatch(text, -1) {
+		finiTakes(t, strings.Fields(m[1]))
+	}
+}
+
+// finiTakes asserts that these are flags of fini's. With --version in front they are read, and no command is started.
+func finiTakes(t *testing.T, flags []string) {
+	t.Helper()
+	rig.Succeed(t, exec.Command(rig.Fini, append([]string{"--version"}, flags...)...))
+}
+
+func stepParses(path ...string) func(t *testing.T, text string) {
+	return func(t *testing.T, text string) { shellParses(t, yaml[string](t, text, path...)) }
+}
+
+func commandParses(path ...string) func(t *testing.T, text string) {
+	return func(t *testing.T, text string) { mustBeFini(t, yaml[[]string](t, text, path...)) }
+}
+
+func mustBeFini(t *testing.T, argv []string) {
+	t.Helper()
+	if filepath.Base(argv[0]) != "fini" {
+		t.Fatalf("it runs %q", argv)
+	}
+	finiTakes(t, argv[1:])
+}
+
+func composeParses(t *testing.T, text string) {
+	mustBeFini(t, yaml[[]string](t, text, "services", "server", "entrypoint"))
+	if yaml[bool](t, text, "services", "server", "init") {
+		t.Error("init is not off")
+	}
+}
+
 // What README and docs/recipes.md show.
 
 var leakyMake = map[string]string{"make": recipes.Leaky}
@@ -313,15 +353,6 @@ func inNamespace(t *testing.T, text string) {
 		l.Signal(syscall.SIGKILL)
 	}}.run(t, text)
 }
-
-// cron gives the sixth field of a line to sh, with a few variables. What `make install` installs, and the backup, are in
-// /usr/local/bin.
-var cronJob = trial{
-	standIns: map[string]string{"backup": recipes.Leaky}, out: "done\n",
-	script: `bin=$PWD/bin:$(dirname "$(command -v fini)")
-		path=$(echo "$BLOCK" | sed -n "s#/usr/local/bin#$bin#; s#^PATH=##p") job=$(echo "$BLOCK" | sed -nE 's#^([0-9*/,-]+ ){5}##p')
-		cd / && exec env -i HOME=/ LOGNAME=root SHELL=/bin/sh PATH="$path" /bin/sh -c "${job:-exit 9}"`,
-}.run
 
 var makesShell = each(
 	trial{needs: []string{"make"}, standIns: startsServer, as: "Makefile", script: "exec make -s test", out: "tested\n"}.run,

@@ -146,7 +146,7 @@ func TestGitHubSummaryIsARegularFile(t *testing.T) {
 }
 
 // Whatever leaves a server alone, a host finds it in the report, with its port and its test, and can stop it.
-func TestReportListsWhatStays(t *testing.T) {
+func TestReportNamesServersLeftAlone(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "node")
 	for flag, spared := range map[string]string{

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
@@ -423,7 +422,11 @@ func TestGraceIsRunningTime(t *testing.T) {
 				}
 				l.Out.Want("signal 15")
 				freeze(c, true)
-				time.Sleep(6 * time.Second) // half as long again as it may take
+				// One that isn't frozen is asked to end later, and waits until its grace is over.
+				other := rig.Start(t, rig.Pair, append([]string{"--kill-after=4s", "--"}, rig.Mode("signals", "10")...)...)
+				other.Out.Want("ready")
+				other.Signal(syscall.SIGTERM)
+				other.MustEnd(128 + 9)
 				freeze(c, false)
 				for range 2 { // before fini sends on the second one, it has acted on the clock
 					l.Signal(syscall.SIGWINCH)

@@ -131,7 +131,7 @@ func TestTerminalIsHandedOnByPID1(t *testing.T) {
 
 // The command has the terminal that fini has, also when no stream is that terminal. Under --no-foreground the command
 // has a group of its own in the background, and fini forwards what the keys of the terminal send.
-func TestForeground(t *testing.T) {
+func TestCommandHasTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for _, c := range []struct{ flag, says string }{{"-q", "in the foreground"}, {"--no-foreground", "in the background"}} {

@@ -10,13 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestCloseInherited(t *testing.T) {
+// While fini runs a command it lets go of what both have inherited, so that readers see the end when the command ends. It
+// keeps descriptors that only refer to its streams (O_PATH); and with -i, its standard input.
+func TestInheritedStreamsAreClosed(t *testing.T) {
 	mustCloseInherited(t, true, unix.O_RDONLY, unix.O_PATH)
 	mustCloseInherited(t, false, unix.O_PATH, unix.O_PATH)
 }
 
 // Without /proc the streams can't be referred to, and the readers get their end all the same.
-func TestCloseInheritedWithoutProc(t *testing.T) {
+func TestInheritedStreamsAreClosedWithoutProc(t *testing.T) {
 	self.WithoutRoot(t, func() { mustCloseInherited(t, false, unix.O_PATH, unix.O_PATH) })
 }
 

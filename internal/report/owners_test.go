@@ -47,8 +47,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// What a leftover's ancestors were is remembered from the first look at it.
-func TestRemember(t *testing.T) {
+// What a leftover's ancestors were is remembered from the first look at it: later they may have ended.
+func TestAncestorsAreRemembered(t *testing.T) {
 	l, all := ownedBy(), below("sh", "pytest")
 	l.Remember(all)
 	low, pytest := all[0], Ancestor{all[2].Pid, "pytest"}
