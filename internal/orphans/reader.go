@@ -100,7 +100,7 @@ type facts struct {
 	start time.Duration
 	exe   string // see files.executable
 	holds Holding
-	gone  bool // it ended before holds was known
+	gone  bool // it exited before holds was known
 }
 
 // Details describe a leftover to a user. A detail that is unknown is empty.
@@ -144,6 +144,7 @@ func (t *Tree) askFacts(found []Process) {
 			p, k := of[n], of[n].kept
 			if told.gone {
 				t.lost = t.lost || p.Parent != t.self && k.mayLeaveHolder()
+				told.gone = k.mayLeaveHolder()
 			}
 			if k.facts != nil {
 				told.start = k.facts.start // the start time identifies the process
@@ -173,12 +174,17 @@ func (t *Tree) wantsFacts(p *Process) bool {
 }
 
 func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
-	stat, _ := f.Read(strconv.Itoa(p.Pid) + "/stat")
-	told.start = proc.ParseStart(stat)
 	if withExe {
 		told.exe = f.executable(p.dir())
 	}
 	told.holds, told.gone = f.holds(p.dir(), streams)
+	// Read these afterwards. A process that has begun to exit has no descriptors, but it may still have children.
+	stat, _ := f.Read(strconv.Itoa(p.Pid) + "/stat")
+	told.start = proc.ParseStart(stat)
+	if p.thread != p.Pid {
+		stat, _ = f.Read(p.dir() + "/stat")
+	}
+	told.gone = told.gone || proc.ParseExiting(stat)
 	return told
 }
 

@@ -91,7 +91,9 @@ func mayHold(streams [2]stream) (h Holding) {
 
 // mayLeaveHolder reports whether a process that has ended may have left a process that holds a stream. It returns false
 // if an earlier look found that the process itself held none.
-func (k *kept) mayLeaveHolder() bool { return k == nil || k.facts == nil || k.facts.holds.May() != 0 }
+func (k *kept) mayLeaveHolder() bool {
+	return k == nil || k.facts == nil || k.facts.gone || k.facts.holds.May() != 0
+}
 
 // holds returns the standard streams that another process or thread has open for writing. dir is its directory in
 // /proc. Both ends of a pipe have the same link text, but the owner's bits in the link's mode show how a descriptor was

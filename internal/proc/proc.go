@@ -306,18 +306,32 @@ func ParseCPU(text []byte) time.Duration {
 	return user + system
 }
 
-// ticks returns a time from /proc/PID/stat by the field's number in the man page. It counts fields from the last ")",
-// because the process name before that may contain spaces, newlines and ")".
+// ParseExiting reports whether a process or thread has begun to exit, given its stat file. It may have closed its files
+// by then, although it is not a zombie yet.
+func ParseExiting(text []byte) bool {
+	const exiting = 4 // PF_EXITING in the kernel's include/linux/sched.h
+	flags, _ := statField(text, 9)
+	return flags&exiting != 0
+}
+
+// ticks returns a time from /proc/PID/stat by the field's number in the man page.
 func ticks(text []byte, number int) (time.Duration, bool) {
+	n, ok := statField(text, number)
+	if !ok || n > uint64(1<<63-1)/uint64(Tick) {
+		return 0, false
+	}
+	return time.Duration(n) * Tick, true
+}
+
+// statField returns a number from /proc/PID/stat. It counts fields from the last ")", because the process name before
+// that may contain spaces, newlines and ")".
+func statField(text []byte, number int) (uint64, bool) {
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the first is number 3, the state
 	if len(fields) <= number-3 {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(string(fields[number-3]), 10, 63)
-	if err != nil || n > uint64(1<<63-1)/uint64(Tick) {
-		return 0, false
-	}
-	return time.Duration(n) * Tick, true
+	return n, err == nil
 }
 
 // Stream returns unix.S_IFIFO for a pipe, unix.S_IFSOCK for a socket, and 0 for anything else. It doesn't use fstat(2),

@@ -39,6 +39,12 @@ func TestParseStart(t *testing.T) {
 	}
 }
 
+func TestParseExiting(t *testing.T) {
+	for flags, want := range map[string]bool{"4194304": false, "4194308": true, "4": true, "0": false, "x": false} { // see PF_EXITING
+		check.Equal(t, flags, ParseExiting([]byte(strings.Replace(statOf("sleep"), "4194304", flags, 1))), want)
+	}
+}
+
 // statusText is what the kernel writes, as far as it is read.
 const statusText = "Name:\tsleep\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t42\nNgid:\t0\nPid:\t42\nPPid:\t7\n" +
 	"TracerPid:\t9\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nFDSize:\t64\nGroups:\t\nVmExe:\t      16 kB\nThreads:\t3\n"
