@@ -66,8 +66,8 @@ func (t *Tree) Close() { t.tree.Close() }
 // their descendants. It may miss a process that is forked, or whose parent exits, at that time, so call it until it
 // finds nothing. If /proc can't be used, it returns the children that it can find and an error.
 func (t *Tree) Look(except ...int) (found []Process, err error) {
-	view, err := t.tree.Look()
-	if err == nil && view.Nameless {
+	view := t.tree.Look()
+	if view.Nameless {
 		err = errors.New("cannot use /proc: only children are found")
 	}
 	spared := map[int]bool{}

@@ -28,7 +28,7 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	k := newSystem(options, self)
 	k.begun = calls.Uptime()
 	k.tree.StartDir = cmp.Or(self.Dir, k.tree.StartDir)
-	k.failed(k.tree.SetInherited(self.Inherited, self.KnowsInherited))
+	k.tree.SetInherited(self.Inherited, self.KnowsInherited)
 	var places []report.Place
 	for i, path := range options.Report[:min(len(options.Report), entry.MaxReports)] {
 		switch fd := self.Reports[i]; {

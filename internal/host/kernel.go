@@ -181,10 +181,10 @@ func (k *system) RecordMainEnd() {
 }
 
 // Look returns the processes of the tree that are alive.
-func (k *system) Look() (orphans.View, error) {
-	view, err := k.tree.Look()
+func (k *system) Look() orphans.View {
+	view := k.tree.Look()
 	k.owners.Remember(view.Found)
-	return view, err
+	return view
 }
 
 // Children returns the children of this process, without those that it had before it executed fini.
@@ -202,10 +202,7 @@ func (k *system) Survey(why life.Reason, named bool) {
 	if named = named && k.Threshold >= life.Normal; !named && !k.report.Lists() {
 		return
 	}
-	seen, more, err := k.tree.Survey(report.MaxRunning, report.HintNames())
-	if err != nil {
-		return // fini will report that it can't find leftovers
-	}
+	seen, more := k.tree.Survey(report.MaxRunning, report.HintNames())
 	k.report.SetRunning(seen, more, k.owners)
 	if !named {
 		return
@@ -242,7 +239,7 @@ func (k *system) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 }
 
 // Kill sends SIGKILL to the whole tree, or only to the children of fini.
-func (k *system) Kill(childrenOnly bool) (hit, refused []int, err error) {
+func (k *system) Kill(childrenOnly bool) (hit, refused []int) {
 	if childrenOnly {
 		return k.tree.KillChildren()
 	}

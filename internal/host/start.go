@@ -63,7 +63,7 @@ func (k *system) prepare(options *cli.Options) (err error) {
 	if k.self.Role != entry.Inner && (!k.self.KnowsInherited || len(k.self.Inherited) > 0) &&
 		!(options.Pause && k.rules.Initial) {
 		// A shell may have started these children before it executed fini in its own place.
-		k.failed(k.tree.SetInherited(k.self.Inherited, k.self.KnowsInherited))
+		k.tree.SetInherited(k.self.Inherited, k.self.KnowsInherited)
 		k.rules.HasInherited = k.rules.Initial
 	}
 	if options.StdinEOF || options.Idle > 0 {

@@ -37,11 +37,6 @@ func (s *sweep) finish(do ...action) ([]action, Machine) {
 	return append(do, exit{end}), nil
 }
 
-// cannotFind returns a message about a failure to find leftovers.
-func cannotFind(err error) action {
-	return say{level: Always, text: fmt.Sprintf("cannot find leftovers: %v", err)}
-}
-
 // gaveUp says which leftovers are left, after SIGKILL and the time for that.
 func (s *sweep) gaveUp(now time.Duration, pids []int) action {
 	text := fmt.Sprintf("gave up on leftovers that do not exit: %v", pids)

@@ -38,12 +38,10 @@ type (
 	looked struct { // the result of look
 		orphans.View
 		took time.Duration
-		err  error
 	}
 	swept struct { // the result of kill
 		hit, refused []int // pids that were sent SIGKILL, and pids that fini may not signal
 		fresh        bool  // at least one pid was hit for the first time
-		err          error
 	}
 	elapsed struct{ unread int }       // the time of the last wake is over
 	late    struct{ by time.Duration } // fini did not run during that time, so deadlines are moved by it

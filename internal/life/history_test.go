@@ -116,7 +116,6 @@ func eventText(e event) string {
 		add(true, "looked: %s", strings.Join(names, " "))
 		add(!e.Complete, "not complete")
 		add(e.Nameless, "nameless")
-		add(e.err != nil, "%v", e.err)
 	default:
 		add(true, "%s", strings.TrimSuffix(strings.TrimPrefix(without(zero, fmt.Sprintf("%T%+v", e, e)), "life."), "{}"))
 	}

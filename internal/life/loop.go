@@ -33,12 +33,12 @@ type Kernel interface {
 	// lists the children of fini, zombies included, but none from before fini
 	Children() ([]int, error)
 	// finds the processes of the tree, and remembers who started them
-	Look() (orphans.View, error)
+	Look() orphans.View
 	IncludeInherited()                                      // makes Reap and Look include the children from before fini
 	Survey(why Reason, named bool)                          // records what the tree is doing, within 100 ms
 	Forward(main int, sig syscall.Signal, group bool)       // sends sig to the main child or its group
 	Send(to orphans.Process, sig syscall.Signal) (may bool) // sends sig to a leftover that the last Look has found
-	Kill(childrenOnly bool) (hit, refused []int, err error) // sends SIGKILL
+	Kill(childrenOnly bool) (hit, refused []int)            // sends SIGKILL
 
 	Say(level Level, text string, why Reason) // writes a message, with the reason if there is one
 	// Tell writes a message about a leftover, or about an orphan if top is not 0. of is nil if fini has sent it nothing.
@@ -361,20 +361,20 @@ func (look) do(l *Loop) {
 		return
 	}
 	began := l.Now()
-	view, err := l.Look()
+	view := l.Look()
 	// Send only knows the processes of the last look, so the results of earlier looks are useless now.
 	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
-	l.queue = append(l.queue, looked{View: view, took: l.Now() - began, err: err})
+	l.queue = append(l.queue, looked{View: view, took: l.Now() - began})
 }
 
 func (a survey) do(l *Loop) { l.Survey(a.why, a.named) }
 
 func (a kill) do(l *Loop) {
-	hit, refused, err := l.Kill(a.childrenOnly)
+	hit, refused := l.Kill(a.childrenOnly)
 	fresh := l.killed(l.Now(), hit)
 	l.all = l.all || !l.rules.Allow
 	l.collect()
-	l.queue = append(l.queue, swept{hit: hit, refused: refused, fresh: fresh, err: err})
+	l.queue = append(l.queue, swept{hit: hit, refused: refused, fresh: fresh})
 }
 
 func (a wake) do(l *Loop) {

@@ -57,9 +57,9 @@ func (k *script) Reap() (exits []reaper.Exit, none bool) {
 
 func (k *script) Survey(why Reason, named bool) { k.note("survey %v %t", why, named) }
 
-func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
+func (k *script) Kill(childrenOnly bool) (hit, refused []int) {
 	k.note("kill %t", childrenOnly)
-	return []int{201}, nil, nil
+	return []int{201}, nil
 }
 
 func (k *script) Exit(end End)                                  { k.note("exit %d", end.Status()) }
@@ -67,7 +67,7 @@ func (k *script) RecordMainEnd()                                { k.note("main e
 func (k *script) RecordSignal(Signal)                           {}
 func (k *script) WarnIgnored(got Signal)                        { k.note("dropped %d", got.Signal) }
 func (k *script) Unread() int                                   { return 0 }
-func (k *script) Look() (orphans.View, error)                   { k.note("look"); return orphans.View{}, nil }
+func (k *script) Look() orphans.View                            { k.note("look"); return orphans.View{} }
 func (k *script) IncludeInherited()                             { k.note("include") }
 func (k *script) Forward(_ int, sig syscall.Signal, group bool) { k.note("forward %d %t", sig, group) }
 func (k *script) Send(to orphans.Process, sig syscall.Signal) (may bool) {

@@ -111,7 +111,7 @@ func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked
 // stopOrphans handles a look at the tree while the command runs. It returns the actions that stop orphans whose time
 // is up.
 func (w whom) stopOrphans(now time.Duration, e looked) (do []action) {
-	if w.OrphanTimeout == 0 || e.err != nil || e.Nameless {
+	if w.OrphanTimeout == 0 || e.Nameless {
 		return nil
 	}
 	w.forget(e.Found)

@@ -12,7 +12,7 @@ import (
 //
 //	state    event    where it leads
 //	parting  reaped   over, if no child is left
-//	         looked   over, if none of them is left, or if the look has failed
+//	         looked   over, if none of them is left
 //	         elapsed  over, after --orphans-grace
 //	         signal   over, at a second SIGINT
 type parting struct {

@@ -41,7 +41,6 @@ func TestParting(t *testing.T) {
 			{2, signal(syscall.SIGTERM), "", "parting"},
 			{3, signal(syscall.SIGINT), "exit 3", "over"},
 		},
-		"the look fails": {{0, looked{err: syscall.EMFILE}, "exit 3", "over"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New(&script{}, defaults(), mainPid, false)

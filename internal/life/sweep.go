@@ -26,7 +26,7 @@ import (
 //	counting   stop     asking, if the reason overrules --orphans=leave
 //	any stage  reaped   over, if no child is left
 //	           looked   over, if there is nobody left to stop, or only processes that refused SIGKILL in clearing, if
-//	                    fini only counts, or if the look has failed
+//	                    fini only counts
 //
 // If the command had to be killed, clearing precedes asking. By then, the rest of the command's group has had as much
 // time to react to the stop signal as the command, and the time of --linger to clean up. Whatever the policy, only
@@ -269,9 +269,6 @@ func (s *sweep) onElapsed(now time.Duration) ([]action, Machine) {
 }
 
 func (s *sweep) onLooked(now time.Duration, e looked) ([]action, Machine) {
-	if e.err != nil {
-		return s.finish(cannotFind(e.err))
-	}
 	s.lookedAt, s.lookTook = now, e.took
 	if s.Orphans == StopPipes && !e.Complete {
 		s.lookTook = 0 // look again soon, because a missed holder keeps a reader waiting
@@ -506,9 +503,6 @@ func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 }
 
 func (s *sweep) onSwept(now time.Duration, e swept, do ...action) ([]action, Machine) {
-	if e.err != nil {
-		return s.finish(cannotFind(e.err))
-	}
 	if e.fresh {
 		s.deadline, s.pause = now+killedBound, shortPause
 	}

@@ -699,7 +699,7 @@ func (k *modelKernel) Children() (pids []int, err error) {
 // seen, and nothing of them but their pids, groups and sessions. The children of one that ends during the look may be missed.
 func (k *modelKernel) IncludeInherited() {}
 
-func (k *modelKernel) Look() (v orphans.View, err error) {
+func (k *modelKernel) Look() (v orphans.View) {
 	k.called = true
 	w, f := k.w, k.f
 	v.Complete, v.Nameless, f.looked, f.stay = len(k.missed) == 0, w.blind, nil, nil
@@ -729,7 +729,7 @@ func (k *modelKernel) Look() (v orphans.View, err error) {
 		}
 	}
 	w.rememberLook(f)
-	return v, nil
+	return v
 }
 
 // Survey reads what the tree is doing.
@@ -774,7 +774,7 @@ func (k *modelKernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 }
 
 // Kill sends SIGKILL to the children, or to the whole tree, but for one that was forked just now.
-func (k *modelKernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
+func (k *modelKernel) Kill(childrenOnly bool) (hit, refused []int) {
 	k.called = true
 	w, f := k.w, k.f
 	childrenOnly = childrenOnly || w.blind
@@ -792,7 +792,7 @@ func (k *modelKernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	for _, p := range w.procs() {
 		p.mark.hidden = w.blind && p.parent != f.id
 	}
-	return hit, refused, nil
+	return hit, refused
 }
 
 // What nobody in the world gets to know.

@@ -18,7 +18,7 @@ func (t *Tree) Descends(pid int) bool {
 		return true
 	}
 	// Don't set childrenOnly here, as prepare does: /proc may still be mounted before the first look.
-	if t.Dir < 0 && (t.childrenOnly || t.openProc() != nil) {
+	if t.Dir < 0 && (t.childrenOnly || !t.openProc()) {
 		return isChild(pid)
 	}
 	const maxSteps = 1000
@@ -45,10 +45,8 @@ func (t *Tree) Descends(pid int) bool {
 // all current children. These children and their current descendants don't belong to the tree, even if they are
 // reparented to this process. A process that they start later can't be distinguished from the tree once it is
 // reparented to this process.
-func (t *Tree) SetInherited(pids []int, known bool) error {
-	if err := t.prepare(); err != nil {
-		return err
-	}
+func (t *Tree) SetInherited(pids []int, known bool) {
+	t.prepare()
 	if !known {
 		pids = t.ownChildren()
 	}
@@ -68,7 +66,6 @@ func (t *Tree) SetInherited(pids []int, known bool) error {
 			}
 		}
 	}
-	return nil
 }
 
 // IncludeInherited makes Look return inherited children and their descendants too, marked as Inherited. OnlyInherited

@@ -80,12 +80,10 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 // PID 1 first kills its whole PID namespace with a single system call, which the kernel would also do when PID 1 exits.
 // No process can fork in between (see kill(2)). Any other process first kills the rest of the command's process group
 // that way, because a fork bomb may be faster than a walk.
-func (t *Tree) KillChildren() (hit, refused []int, err error) {
-	if err := t.prepare(); err != nil {
-		return nil, nil, err
-	}
+func (t *Tree) KillChildren() (hit, refused []int) {
+	t.prepare()
 	if len(t.patterns) > 0 && !t.childrenOnly {
-		return nil, nil, nil
+		return nil, nil
 	}
 	switch {
 	case len(t.patterns) > 0 || len(t.inherited) > 0:
@@ -109,13 +107,13 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if t.childrenOnly {
 		// Kill each child as soon as it is found, because the search may take longer than the child lives.
 		t.eachOwnChild(strike)
-		return hit, refused, nil
+		return hit, refused
 	}
 	pids, _ := t.childrenOf(Process{Pid: t.self})
 	for _, pid := range pids {
 		strike(pid)
 	}
-	return hit, refused, nil
+	return hit, refused
 }
 
 // hasGroup reports whether the last look found a child in the main child's process group. Until that child is reaped,
@@ -127,10 +125,10 @@ func (t *Tree) hasGroup() bool {
 }
 
 // Kill sends SIGKILL to every descendant that a walk finds. It returns the same as KillChildren.
-func (t *Tree) Kill() (hit, refused []int, err error) {
-	hit, refused, err = t.KillChildren()
-	if err != nil || t.childrenOnly {
-		return hit, refused, err
+func (t *Tree) Kill() (hit, refused []int) {
+	hit, refused = t.KillChildren()
+	if t.childrenOnly {
+		return hit, refused
 	}
 	children := slices.Concat(hit, refused)
 	slices.Sort(children)
@@ -150,7 +148,7 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 			refused = append(refused, p.Pid)
 		}
 	}
-	return hit, refused, nil
+	return hit, refused
 }
 
 // openPidfd opens a pidfd, or returns -1. It leaves half of the descriptor table free for reading /proc. Because the

@@ -28,8 +28,6 @@
 package orphans
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"time"
@@ -150,28 +148,22 @@ func New() *Tree {
 	return t
 }
 
-// prepare opens /proc. It is called by the first look, so that a command without leftovers costs nothing. It fails if
-// there is no /proc for this PID namespace and no other way to find children.
-func (t *Tree) prepare() error {
-	if t.Dir >= 0 || t.childrenOnly {
-		return nil
+// prepare opens /proc. It is called by the first look, so that a command without leftovers costs nothing.
+func (t *Tree) prepare() {
+	if t.Dir < 0 && !t.childrenOnly {
+		t.childrenOnly = !t.openProc()
 	}
-	err := t.openProc()
-	t.childrenOnly = err != nil && ownChild(unix.P_PID, t.self) == unix.ECHILD
-	if t.childrenOnly {
-		return nil
-	}
-	return err
 }
 
-func (t *Tree) openProc() error {
+// openProc reports whether it has opened a /proc of this PID namespace that hides no process and can be read.
+func (t *Tree) openProc() bool {
 	t.autoreap = proc.Autoreap() || t.Shared
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
 	t.descriptors = limit.Cur
 	fd, own, err := proc.Mounted()
 	if err != nil {
-		return err
+		return false
 	}
 	if !own || proc.HidesProcesses() {
 		if own && t.ownFiles.Dir < 0 {
@@ -179,17 +171,17 @@ func (t *Tree) openProc() error {
 		} else {
 			_ = unix.Close(fd)
 		}
-		return errors.New("cannot use /proc: it is not the one of this PID namespace, or hides processes")
+		return false
 	}
 	t.Dir = fd
 	_, err = t.Read(childrenFile(t.self, t.self))
 	if err == unix.EMFILE || err == unix.ENFILE {
 		_ = unix.Close(fd)
 		t.Dir = -1
-		return fmt.Errorf("cannot read /proc: %w", err)
+		return false
 	}
 	t.byChildren = err == nil
-	return nil
+	return true
 }
 
 // Close closes all descriptors of t.

@@ -62,10 +62,8 @@ func (s *surveyTime) is() bool { return !s.until.IsZero() }
 // returns at most the given number, and in more how many are left out. Processes without children come first. Those
 // with a single child come last, because they usually wait for it. In a tree of thousands, a Survey may miss some. It
 // does not affect what Signal may signal.
-func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, err error) {
-	if err := t.prepare(); err != nil {
-		return nil, 0, err
-	}
+func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int) {
+	t.prepare()
 	begun := time.Now()
 	defer func() { t.surveyTime = surveyTime{} }()
 	t.surveyTime = surveyTime{until: begun.Add(walkBound), work: used() + leastWork}
@@ -105,7 +103,7 @@ func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, 
 		one.Process = p
 		seen = append(seen, one)
 	}
-	return seen, more, nil
+	return seen, more
 }
 
 // activity reads everything about one process.

@@ -22,9 +22,7 @@ type Traffic struct {
 // Traffic returns the current traffic. If it can't tell, the error names the process that may have standard input, if
 // there is one.
 func (t *Tree) Traffic() (all Traffic, err error) {
-	if err := t.prepare(); err != nil {
-		return all, err
-	}
+	t.prepare()
 	stdin, err := t.Descriptor("self", 0).Text()
 	if t.childrenOnly || err != nil || stdin == "" {
 		return all, errors.New("cannot read /proc")

@@ -36,10 +36,8 @@ const maxWalks = 5
 
 // Look finds all live descendants. The caller may signal them until the next Look, provided that it reaps nothing in
 // between.
-func (t *Tree) Look() (View, error) {
-	if err := t.prepare(); err != nil {
-		return View{}, err
-	}
+func (t *Tree) Look() View {
+	t.prepare()
 	v := View{Nameless: t.childrenOnly}
 	wantsComplete := t.Dir >= 0 && (t.Pipes || len(t.patterns) > 0)
 	var before []int
@@ -64,7 +62,7 @@ func (t *Tree) Look() (View, error) {
 		v.Complete = err == nil && !t.missed && !t.lost && slices.Equal(before, after)
 	}
 	t.found = v.Found
-	return v, nil
+	return v
 }
 
 // walk returns all descendants including zombies, parents before their children, and forgets all other processes. If
@@ -126,7 +124,10 @@ func (t *Tree) walk() (all []Process) {
 
 // entrants returns the processes that have entered this PID namespace, if the caller wants them and /proc can be read.
 func (t *Tree) entrants() []int {
-	if !t.Entrants || t.self != 1 || t.prepare() != nil || t.childrenOnly {
+	if !t.Entrants || t.self != 1 {
+		return nil
+	}
+	if t.prepare(); t.childrenOnly {
 		return nil
 	}
 	snapshot, _ := t.snapshot()
@@ -225,9 +226,7 @@ func (t *Tree) childrenOfThreads(f *files, pid int) (pids []int, err error) {
 
 // Children returns the children of this process, including zombies.
 func (t *Tree) Children() ([]int, error) {
-	if err := t.prepare(); err != nil {
-		return nil, err
-	}
+	t.prepare()
 	return t.listedChildren()
 }
 
@@ -287,7 +286,7 @@ func (t *Tree) eachOwnChild(visit func(pid int)) {
 			return
 		}
 	}
-	if ownChild(unix.P_ALL, 0) == unix.ECHILD {
+	if errno := ownChild(unix.P_ALL, 0); errno != 0 && errno != unix.EAGAIN {
 		return
 	}
 	t.pidMax = cmp.Or(t.pidMax, pidMax())
