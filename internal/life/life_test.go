@@ -618,6 +618,13 @@ func TestStep(t *testing.T) {
 			{18000 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0 (stopped 1)`, "over"},
 		}},
+		{"and --stop-within is kept if it was longer", with(func(r *Rules) { r.Linger, r.OrphansGrace, r.StopWithin = 0, 0, time.Minute }), []turn{
+			{0, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 0s", "asking"},
+			{1 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
+			{1 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
+			{102 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
+			{11000 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0 (stopped 1)`, "over"},
+		}},
 		{"the launcher dies, and a long -k is shortened: TERM, grace, KILL", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},

@@ -273,23 +273,7 @@ func (s *sweep) onLooked(now time.Duration, e looked) ([]action, Machine) {
 	if s.Orphans == StopPipes && !e.Complete {
 		s.lookTook = 0 // look again soon, because a missed holder keeps a reader waiting
 	}
-	var do []action
-	if e.Nameless && s.Orphans == StopPipes {
-		// Without /proc, fini can't see whether a process holds a stream, but wait4(2) shows when there are no
-		// processes left.
-		s.Orphans = StopAll
-		if len(e.Found) > 0 {
-			do = append(do, say{level: Normal, text: "stopping every leftover: without /proc fini can't tell which processes " +
-				"hold the output"})
-		}
-	}
-	if e.Nameless && s.Allow {
-		s.Allow = false
-		if len(e.Found) > 0 {
-			do = append(do, say{level: Normal, text: "--allow-orphan has no effect: without /proc fini can't tell the names " +
-				"of processes"})
-		}
-	}
+	do := s.settleNameless(e)
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
 		return s.sparedBy(p) != ""
 	})
@@ -313,6 +297,25 @@ func (s *sweep) onLooked(now time.Duration, e looked) ([]action, Machine) {
 	}
 	s.quietLook = onlySpared
 	return s.inStage(now, e, found, do)
+}
+
+// settleNameless gives up what needs /proc, and says so once, if there is somebody to stop. fini then can't see
+// whether a process holds a stream, or what its name is, but wait4(2) shows when there are no processes left.
+func (s *sweep) settleNameless(e looked) (do []action) {
+	if e.Nameless && s.Orphans == StopPipes {
+		s.Orphans = StopAll
+		do = append(do, say{level: Normal, text: "stopping every leftover: without /proc fini can't tell which processes " +
+			"hold the output"})
+	}
+	if e.Nameless && s.Allow {
+		s.Allow = false
+		do = append(do, say{level: Normal, text: "--allow-orphan has no effect: without /proc fini can't tell the names " +
+			"of processes"})
+	}
+	if len(e.Found) == 0 {
+		return nil
+	}
+	return do
 }
 
 // inStage decides what to do in the current stage after a look, unless the sweep has ended. found contains the
