@@ -119,7 +119,7 @@ func (c *Catcher) CatchIgnored() {
 	}
 }
 
-// Children starts catching SIGCHLD. After calling it, check for children that have exited before.
+// Children starts catching SIGCHLD. Some children may have exited before the call, so check for them afterwards.
 func (c *Catcher) Children() { handler.Catch(unix.SIGCHLD) }
 
 // eventFD returns a descriptor to poll, and a descriptor that makes it readable. See eventfd(2).
@@ -169,7 +169,7 @@ func Catchable(sig syscall.Signal) bool { return handler.Catchable(sig) }
 func (c *Catcher) Unblock() {
 	var none unix.Sigset_t
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
-	// Ignore the signals that can't be caught, because their default action is to terminate the process.
+	// The default action of signals that can't be caught is to terminate the process, so ignore them.
 	for sig := syscall.Signal(32); sig <= rtMin; sig++ {
 		if !Catchable(sig) {
 			calls.SetAction(sig, &calls.SigAction{calls.Ignore}, nil)

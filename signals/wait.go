@@ -50,8 +50,8 @@ func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) { c.wait(until, 0, fds) }
 
 // WaitBriefly works like Wait, but returns after limit even if nothing has happened. It blocks in a raw system call,
-// during which no other goroutine runs on this processor. This is cheaper than Wait if something happens soon, because
-// around an ordinary call the Go runtime also wakes its monitor thread.
+// during which no other goroutine runs on this processor. If something happens soon, this is cheaper than Wait, for
+// which the Go runtime wakes its monitor thread.
 func (c *Catcher) WaitBriefly(until, limit time.Duration, fds []unix.PollFd) {
 	c.wait(until, limit, fds)
 }

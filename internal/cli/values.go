@@ -17,7 +17,7 @@ import (
 
 // This file parses the values of flags and variables. Each kind of value has a function and an error message.
 
-// kinds maps the type of a flag to its parser. A field without the tag type has the name of its Go type.
+// kinds maps types to parsers. The type of a flag is its tag "type", or without that tag the name of its Go type.
 var kinds = map[string]kong.MapperFunc{
 	"Duration":      mapper(duration),
 	"orphanTimeout": mapper(orphanTimeout),

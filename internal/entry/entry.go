@@ -18,7 +18,7 @@ import (
 var _, _, _, _, _ = note, fork, watch, rebuild, endEarly
 
 // note blocks all signals, and records the signal state, arguments, environment and closed standard streams that fini
-// inherited. stack is the address of argc, which argv, envp and the auxiliary vector follow (see getauxval(3)).
+// inherited. stack is the address of argc. It is followed by argv, envp and the auxiliary vector (see getauxval(3)).
 //
 //go:nosplit
 func note(stack uintptr) {

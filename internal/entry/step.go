@@ -126,7 +126,7 @@ func (s *Sleeper) Heeds(w EventKind) bool {
 func (s *Sleeper) IsBounded() bool { return s.Heeds(WaitOver) || s.Heeds(Writable) || s.Heeds(Ended) }
 
 // Takes returns the set of signals that the outer fini reads. Before the main child starts, it contains only a few.
-// Afterwards it contains all others, but in a job not those with which the kernel suspends this process.
+// Afterwards it contains all signals, except that in a job it leaves out those that suspend this process.
 //
 //go:nosplit
 func (s *Sleeper) Takes() uint64 {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/report"
 )
 
-// Inherit runs the rest of a life after the inner fini was killed.
+// Inherit takes over from an inner fini that was killed. It runs until the command and its tree have ended.
 //
 // Until all children are gone, an heir must not open paths that may hang. The directory that fini was started in may be
 // on a server that doesn't respond, or the tree may have replaced it with a symbolic link. An heir, and an inner fini

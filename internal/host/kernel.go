@@ -67,8 +67,8 @@ func (k *system) Wait(until time.Duration, main bool) (woken life.Woken) {
 				woken.Signals = append(woken.Signals, life.Signal{Received: signals.Received{Signal: kept}})
 			}
 		default:
-			// Somebody else sent it, or only a thread of the parent process has exited. The sender does not show which,
-			// because in gVisor it is always a thread ID.
+			// Either somebody else sent it, or only a thread of the parent process has exited. The sender's pid can't tell
+			// these cases apart, because in gVisor it is always a thread ID.
 		}
 	}
 	for i := range k.bonds {
@@ -152,7 +152,7 @@ func (k *system) watchesStdin() bool { return k.stdin.FD >= 0 }
 // Traffic returns how much has been read and written by the processes that hold standard input open.
 func (k *system) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
 
-// Reap reaps all children that have exited. If there are no other children, none is true.
+// Reap reaps all children that have exited. It also reports whether there are no other children.
 func (k *system) Reap() (exits []reaper.Exit, none bool) {
 	var name func(int) string
 	if k.rules.WarnReaped {

@@ -136,7 +136,7 @@ func (k *system) Tell(p orphans.Process, what, spared string, quietly bool, top 
 	}
 }
 
-// orphaned returns what a message calls a process that --orphan-timeout stops, and why fini stops it.
+// orphaned returns the noun and the reason for a message about a process that --orphan-timeout stops.
 func (k *system) orphaned(pid, top int, what string) (kind, why string) {
 	switch {
 	case what == "killing":

@@ -35,8 +35,8 @@ func (measure) do(l *Loop) {
 	l.queue = append(l.queue, measured{Traffic: traffic, unread: l.Unread(), err: err})
 }
 
-// onMeasured evaluates a look for --idle. A command does not count as idle if it is suspended, if fini can't look at
-// it, or if there is something for it to read.
+// onMeasured decides whether the command is idle. A command does not count as idle if it is suspended, if fini can't
+// look at it, or if there is something for it to read.
 func (l *ladder) onMeasured(now time.Duration, e measured) (do []action) {
 	s := &l.standstill
 	if l.rung != running {

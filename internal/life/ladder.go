@@ -28,8 +28,8 @@ import (
 //
 // The sweep begins in the stage lingering, or in asking if --linger is 0. With --orphans=wait it begins in waiting,
 // unless fini has stopped the main child or a signal has asked it to exit. See wasAsked. With --orphans=leave it begins
-// in counting, unless --orphans-exit is set or fini has asked the whole group to exit. It begins in clearing, if fini
-// had to kill the main child after asking the whole group. Some reasons overrule the policy. See overrules.
+// in the stage counting, unless --orphans-exit is set or fini has asked the whole group to exit. It begins in clearing
+// if fini had to kill the main child after asking the whole group. Some reasons overrule the policy. See overrules.
 type rung int
 
 const (
@@ -241,7 +241,7 @@ func (l *ladder) enterFor(rung rung, now, after time.Duration) []action {
 	return []action{wake{after}}
 }
 
-// isOverdue reports whether --kill-after is over.
+// isOverdue reports whether the time of --kill-after is over.
 func (l *ladder) isOverdue(now time.Duration) bool { return l.killBy != 0 && now >= l.killBy }
 
 func (l *ladder) onReaped(now time.Duration, e reaped) (do []action, next Machine) {

@@ -19,7 +19,7 @@ type Kernel interface {
 	// Wait blocks until something happens or the given time is reached, unless that is 0. If main is true, it also
 	// watches the main child's pidfd, and may wait a moment longer to report several exits at once.
 	Wait(until time.Duration, main bool) Woken
-	// Reap collects the children that have exited, stopped or continued. none is true if no other child is left.
+	// Reap collects the children that have exited, stopped or continued. It also reports whether no other child is left.
 	Reap() (exits []reaper.Exit, none bool)
 	// RecordExit records a child that was reaped. If killed is true, somebody other than fini killed it with SIGKILL.
 	RecordExit(x reaper.Exit, killed bool)
@@ -127,8 +127,8 @@ func newLoop(k Kernel, rules Rules, main int) *Loop {
 }
 
 // NewHeir returns the loop of an heir, which takes over after the inner fini was killed. It stops the command, whose
-// pid is main, and all leftovers except those that --allow-orphan names, and then ends with result. It sends SIGTERM to
-// every process itself, because it can't rely on the parent death signal that the kernel has sent.
+// pid is main, and all leftovers except those that --allow-orphan names, and then ends with result. The kernel has sent
+// a parent death signal, but not every process receives it, so the heir also sends SIGTERM to each of them.
 //
 // asked is the uptime at which the outer fini relayed the first SIGTERM, or 0. If that signal started --stop-within,
 // the heir keeps the same deadline.

@@ -108,8 +108,8 @@ func (w whom) timeLeft(now time.Duration, of *Record) (left time.Duration, asked
 	return max(end-now, w.OrphansGrace-of.waited), asked
 }
 
-// stopOrphans handles a look at the tree while the command runs. It returns the actions that stop orphans whose time
-// is up.
+// stopOrphans returns the actions that stop the orphans whose time is up. e is the result of a look at the tree while
+// the command runs.
 func (w whom) stopOrphans(now time.Duration, e looked) (do []action) {
 	if w.OrphanTimeout == 0 || e.Nameless {
 		return nil

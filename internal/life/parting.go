@@ -54,7 +54,7 @@ func (p *parting) step(now time.Duration, e event) (do []action, next Machine) {
 	return do, p
 }
 
-// ask sends SIGTERM to each of these processes once. none is true if there are none.
+// ask sends SIGTERM to each of these processes once. It also reports whether there are none.
 func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 	if p.deadline == 0 {
 		p.deadline = now + p.OrphansGrace

@@ -75,8 +75,8 @@ func (r *Record) wasSentRecently(now time.Duration, sig syscall.Signal) bool {
 	return ok && now-s.At <= sameEnd
 }
 
-// records contains all Records of a life. If the main child survives SIGKILL, fini stops it like a leftover, so there
-// is a second Record for it.
+// records contains the Records of all processes. If the main child survives SIGKILL, fini stops it like a leftover, so
+// there is a second Record for it.
 type records struct {
 	main      Record          // Pid is 0 if there is no main child
 	leftovers map[int]*Record // by pid

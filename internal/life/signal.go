@@ -124,7 +124,7 @@ func (r Rules) requestOf(got Signal) (all request) {
 	return all
 }
 
-// requestBy returns what a signal asks for by its number. A signal that was ignored when fini started asks for
+// requestBy returns what the signal with number sig asks for. A signal that was ignored when fini started asks for
 // nothing, because the command may ignore it as well. Shells start background jobs that way, for example.
 func (r Rules) requestBy(sig syscall.Signal) request {
 	switch {

@@ -438,8 +438,8 @@ func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
 	}
 }
 
-// askEach asks each leftover to exit that is not spared and has not been asked yet. It starts with processes outside of
-// the main child's group that keep a reader waiting.
+// askEach asks leftovers to exit, except those that are spared or that it has asked before. It starts with processes
+// outside of the main child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	asks := false
 	s.owed = false

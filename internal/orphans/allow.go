@@ -21,9 +21,9 @@ const (
 )
 
 // Allow spares processes that match a pattern, and their descendants. A pattern has the syntax of path.Match, but * and
-// ? also match a slash. It is compared with the kernel's name for the process and with the base name of its executable,
-// or with what its prefix says. Look marks these processes, and Kill and KillChildren spare them. The main child is
-// never spared.
+// ? also match a slash. A pattern with a prefix is compared with the command line or the environment, and any other
+// with the kernel's name for the process and with the base name of its executable. Look marks these processes, and Kill
+// and KillChildren spare them. The main child is never spared.
 func (t *Tree) Allow(patterns []string, main int) {
 	t.patterns, t.main = patterns, main
 }

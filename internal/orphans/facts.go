@@ -96,8 +96,8 @@ func (t *Tree) OnlyInherited() bool {
 	if pids, err := t.listedChildren(); err == nil {
 		return !slices.ContainsFunc(pids, func(pid int) bool { return !t.isInherited(pid) })
 	}
-	// Count zombies too, because their own children may have been reparented to this process with pids that the search
-	// has passed already. Try every pid before reporting that there is no other child.
+	// Count zombies too. When a child becomes a zombie, its own children are reparented to this process, and their pids
+	// may be ones that the search has passed already. Try every pid before reporting that there is no other child.
 	t.pidMax = max(t.pidMax, pidMax())
 	from := max(t.lastReaped, 0)
 	for i := range t.pidMax {

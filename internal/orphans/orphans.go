@@ -148,7 +148,7 @@ func New() *Tree {
 	return t
 }
 
-// prepare opens /proc. It is called by the first look, so that a command without leftovers costs nothing.
+// prepare opens /proc at the first look. A command that leaves nothing running needs no look.
 func (t *Tree) prepare() {
 	if t.Dir < 0 && !t.childrenOnly {
 		t.childrenOnly = !t.openProc()

@@ -15,9 +15,9 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file reads details of processes, which may hang in the kernel, as the package comment explains. The reader is
-// the goroutine that reads them. If a process holds it up, the caller continues without the details, and doesn't ask
-// for any others until the reader has returned.
+// This file reads details of processes. Such a read may hang in the kernel, as the package comment explains. The reader
+// is the goroutine that makes these reads. If a process holds it up, the caller continues without the details, and
+// doesn't ask for any others until the reader has returned.
 
 const (
 	// The reader is held up if it has made no step for this time and is in state D. See proc_pid_stat(5).

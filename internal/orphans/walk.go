@@ -43,8 +43,8 @@ func (t *Tree) Look() View {
 	var before []int
 	t.looks++
 	// If a process ends during the walk, its children may be reparented to another subreaper that was visited already.
-	// Walk again if that happens. The next walk usually works, because in a busy daemon most processes that end were
-	// only just forked.
+	// Walk again if that happens. Most processes that exit during a walk were forked moments ago and have no children,
+	// so the next walk usually works.
 	for range maxWalks {
 		t.missed, t.lost = false, false
 		if wantsComplete {

@@ -48,7 +48,7 @@ type Report struct {
 	reaped        int
 }
 
-// A report is limited to these numbers of items and bytes, because the tree determines what is reported.
+// These limits keep a command from making the report arbitrarily large.
 const (
 	maxSignals     = 1000
 	maxLeftovers   = 250
@@ -88,16 +88,16 @@ func (r *Report) Lists() bool { return len(r.To) > 0 }
 // Full reports whether the list of leftovers is full. Further leftovers are only counted.
 func (r *Report) Full() bool { return len(r.leftovers) == maxLeftovers }
 
-// firstWords returns as many words as fit into room bytes. The last of them may be cut.
-func firstWords(words []string, room int) (first []string, isCut bool) {
+// firstWords returns as many words as fit into limit bytes. The last of them may be cut.
+func firstWords(words []string, limit int) (first []string, isCut bool) {
 	first = []string{}
 	for _, word := range words {
-		if isCut || room <= 0 {
+		if isCut || limit <= 0 {
 			return first, true
 		}
-		word, isCut = firstBytes(word, room)
+		word, isCut = firstBytes(word, limit)
 		first = append(first, word)
-		room -= len(word) + 1 // count empty words too
+		limit -= len(word) + 1 // count empty words too
 	}
 	return first, isCut
 }

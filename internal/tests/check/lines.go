@@ -52,8 +52,8 @@ func (l *Lines) read(in *bufio.Reader) {
 	}
 }
 
-// Ageless removes the age of a leftover from a line. Leftovers older than ten seconds have one, which no test wants but
-// which happens on a slow machine.
+// Ageless removes the age of a leftover from a line. fini writes the age only if it is more than ten seconds, which
+// happens in tests on a slow machine.
 func Ageless(line []byte) []byte { return ages.ReplaceAll(line, nil) }
 
 var ages = regexp.MustCompile(`, (\d+[hms])+ old\b`)

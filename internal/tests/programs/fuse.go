@@ -23,7 +23,7 @@ func mountServed(dir string) {
 	must(unix.Close(4))
 }
 
-// runFuse serves a file system with a file, "program", and a FIFO, "fifo", to whoever has mounted it with descriptor 3.
+// runFuse serves a file system that contains a file, "program", and a FIFO, "fifo". Descriptor 3 is an open /dev/fuse.
 // See include/uapi/linux/fuse.h in the kernel.
 func runFuse(args []string) int {
 	content, err := os.ReadFile("/bin/sleep")

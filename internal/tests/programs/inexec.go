@@ -16,8 +16,8 @@ func healthy(name string) *exec.Cmd {
 	return leftover("/bin/sh", "-c", script, name)
 }
 
-// runInExec mounts the file system, and starts a healthy process and those that get stuck. The first of these has a
-// child. After a line of stdin, runInExec exits with 5 or gets stuck itself.
+// runInExec mounts the file system. It starts a healthy process, and processes that get stuck, the first of which has a
+// child. When it has read a line from stdin, runInExec exits with 5 or gets stuck itself.
 func runInExec(args []string) int {
 	dir, way, count := args[0], args[1], 0
 	_, _ = fmt.Sscan(args[2], &count)

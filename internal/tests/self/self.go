@@ -46,7 +46,7 @@ func Open(t testing.TB, path string, flags int) *os.File {
 	return file
 }
 
-// AwaitEnd waits until a child has ended, or any child if pid is 0, without reaping it.
+// AwaitEnd waits until the child pid has ended, but does not reap it. If pid is 0, it waits for any child.
 func AwaitEnd(t testing.TB, pid int) {
 	t.Helper()
 	kind := unix.P_PID
