@@ -243,9 +243,9 @@ func TestReadmeStartTimes(t *testing.T) {
 	readme, measured := rig.ReadFile(t, "../README.md"), rig.ReadFile(t, "../tools/bench/bench.csv")
 	var cells []string
 	for _, program := range []string{"fini", "tini-static -s -g", "dumb-init", "", "bwrap --die-with-parent --unshare-pid"} {
-		if program == "" { // timeout isn't measured
+		if program == "" {
 			cells = append(cells, "")
-			continue
+			continue // timeout isn't measured
 		}
 		m := regexp.MustCompile("(?m)^wall time of `true`,ms," + regexp.QuoteMeta(program) + `,([\d.]+),`).FindStringSubmatch(measured)
 		if m == nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.MainOfOthers(m) }
 
 // What the test suites of tini and dumb-init assert of them holds for fini, or the difference and its
 // reason are said here; what a test of fini's own says too is left to that.

@@ -70,15 +70,13 @@ func DrawnFor(t testing.TB, quick time.Duration) time.Duration {
 }
 
 // Rounds numbers the rounds of a test that proves something only if a fact has occurred. It returns n rounds, and more
-// until the fact occurs, because that depends on the machine. The test fails when that takes longer than Enough.
+// until the fact occurs, because that depends on the machine. The test fails when Patience is over.
 func Rounds(t testing.TB, n int, what string, fact func() bool) iter.Seq[int] {
 	t.Helper()
 	return func(yield func(int) bool) {
-		var late time.Time
+		started := time.Now()
 		for i := 0; i < n || !fact(); i++ {
-			if i == n {
-				late = time.Now()
-			} else if i > n && time.Since(late) > EnoughNow() {
+			if i >= n && time.Since(started) > Patience {
 				t.Fatalf("in %d rounds this never came about, and without it they show nothing: %s", i, what)
 			}
 			if !yield(i) {

@@ -54,10 +54,10 @@ func EnoughNow() time.Duration {
 
 // late is how much longer something takes now than on an idle machine, at most 20 times. If two threads per processor want to
 // run, it takes twice as long; if four do, eight times, because each of several processes in turn has to wait for its time;
-// and so on a slow machine, or one that waits for its disk.
+// or if it waits for the disk; and all of that longer on a slow machine.
 func late() float64 {
 	busy := busyness()
-	return min(20, max(1, slowness(), busy, busy*busy/2, stalled()))
+	return min(20, max(1, slowness())*max(1, busy, busy*busy/2, stalled()))
 }
 
 // busyness returns how many threads per processor currently want to run.
