@@ -6,7 +6,8 @@
 //   - A child from before fini (helper & exec fini) is spared with its descendants. What it starts later, and leaves when it
 //     exits, counts as a leftover.
 //   - --orphans=pipes misses a pipe in a descriptor table that only one thread has, in a message in flight (SCM_RIGHTS), or in an
-//     io_uring.
+//     io_uring, and a FIFO that was renamed, because FIFOs are compared by their paths.
+//   - Until execve(2), a new process has the command line of its parent, which --allow-orphan=cmd: matches.
 //   - The kernel doesn't show a process that waits in vfork(2) for a suspended child as suspended, so fini doesn't continue it.
 //   - Start times are known to 10 ms, so a process that started just before SIGTERM is spared as clean-up. If a start time can't
 //     be read, the process is spared for five seconds, or for half of --grace if that is less.

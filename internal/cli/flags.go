@@ -41,7 +41,7 @@ type Options struct {
 	// Stop the command after DUR without input or output, and exit with 124. This ends a server that its host has
 	// forgotten. fini counts read(2) and write(2) calls in every process that has the command's stdin open. 0 means no
 	// limit.
-	Idle time.Duration `common:"" xor:"idle" placeholder:"DUR" group:"stop"`
+	Idle time.Duration `xor:"idle" placeholder:"DUR" group:"stop"`
 	Bind []int         `type:"pid" placeholder:"PID" group:"stop"` // Stop the command when process PID exits; can be repeated.
 	// The signals that -i, -t and --idle send to stop the command, one after another. fini waits --grace after each of
 	// them, and sends SIGKILL after the last one. If the parent process or a --bind process has died, fini sends the
@@ -75,7 +75,7 @@ type Options struct {
 	// them running. If the parent process, a --bind process or one of fini's own processes has died, fini stops all
 	// leftovers except those that --allow-orphan names. With wait, it also does so after a terminating signal. When PID
 	// 1 exits, the kernel kills every process in its PID namespace.
-	Orphans string `common:"" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers"`
+	Orphans string `placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers"`
 	// Exit with CODE if the command succeeded but left something running. With --orphans=leave this is an audit: fini
 	// stops nothing, but names, counts and reports the leftovers that still run after --linger, and exits with CODE.
 	OrphansExit *int `common:"" type:"status" placeholder:"CODE" group:"leftovers"`

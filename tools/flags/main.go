@@ -258,7 +258,7 @@ func mdoc(text, arguments string) string {
 // spaced separates punctuation, as a macro wants it.
 func spaced(marks string) string { return strings.Join(strings.Split(marks, ""), " ") }
 
-// table writes the rows of README's table, which has the common flags.
+// table writes the rows of README's table, which has the common flags. What follows a semicolon is left to the manual.
 func table(flags []flag) string {
 	var b strings.Builder
 	quoted := regexp.MustCompile(`(^|[ (])(--?[a-z][a-z-]*|[a-z]+:[A-Z]+(?:=[A-Z]+)?)`)
@@ -281,7 +281,8 @@ func table(flags []flag) string {
 		default:
 			preset = " `" + preset + "`"
 		}
-		fmt.Fprintf(&b, "| %s |%s | %s |\n", strings.Join(names, ", "), preset, quoted.ReplaceAllString(f.Help, "$1`$2`"))
+		said, _, _ := strings.Cut(f.Help, ";")
+		fmt.Fprintf(&b, "| %s |%s | %s |\n", strings.Join(names, ", "), preset, quoted.ReplaceAllString(said, "$1`$2`"))
 	}
 	return b.String()
 }
