@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
+	"github.com/seed-126c5d8a/fini/internal/tests/self"
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
@@ -169,6 +170,19 @@ func TestHolders(t *testing.T) {
 	_ = cmd.Wait()
 	_, err = tree.Reap()
 	check.NoError(t, err)
+}
+
+// Without /proc only children are found, and it says so.
+func TestLookWithoutProc(t *testing.T) {
+	tree := adopt(t)
+	cmd := start(t, "echo ready; read line")
+	self.WithoutRoot(t, func() {
+		found, err := tree.Look()
+		check.Equal(t, "the error", fmt.Sprint(err), "cannot use /proc: only children are found")
+		check.Equal(t, "it is found", len(found) == 1 && found[0].Pid == cmd.Process.Pid, true)
+	})
+	check.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
 }
 
 // A process that has ended isn't signalled, nor one that has got its pid.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
@@ -20,5 +21,12 @@ func TestStdinIsABondOnlyIfAsked(t *testing.T) {
 		k.begin(&cli.Options{StdinEOF: eof, Idle: time.Hour}, reaper.Child{FD: -1})
 		bound := len(k.bonds) == 1 && k.bonds[0].why == life.StdinClosed
 		check.Equal(t, fmt.Sprintf("with StdinEOF %t, it is a bond", eof), bound, eof)
+	}
+}
+
+// Docker wants seven hexadecimal digits at the end.
+func TestVersion(t *testing.T) {
+	if got := Version(); !regexp.MustCompile(`^fini version \d+\.\d+\.\d+\S* - git\.[0-9a-f]{7}$`).MatchString(got) {
+		t.Errorf("the version is %q", got)
 	}
 }
