@@ -1,11 +1,15 @@
 package signals
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
@@ -78,4 +82,19 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("Parse(%q) = %d, but Parse(%q) = %d, %v", name, sig, Name(sig), again, err)
 		}
 	})
+}
+
+// It is no error if nobody is there to get the signal.
+func TestTo(t *testing.T) {
+	const nobody = 1 << 30 // no pid is that large
+	check.NoError(t, errors.Join(To(nobody, syscall.SIGTERM), ToGroup(nobody, syscall.SIGTERM)))
+	err := To(os.Getpid(), 1000)
+	check.Equal(t, "of no signal", errors.Is(err, syscall.EINVAL), true)
+}
+
+// A poll that has succeeded is no error, nor is one that the kernel refuses a success: either would be polled again.
+func TestRawPoll(t *testing.T) {
+	none := []unix.PollFd{{Fd: -1}}
+	check.NoError(t, rawPoll(none, 0))
+	check.Equal(t, "of a negative time", rawPoll(none, -1), error(unix.EINVAL))
 }

@@ -224,6 +224,16 @@ func TestStrangerIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// A walk that could not read everything may have missed a process.
+func TestUnreadableIsMissed(t *testing.T) {
+	proc, tree := newFakeProc(t)
+	tree.byChildren = false
+	path := proc.put(proc.children(2)[0], "status", "")
+	check.NoError(t, errors.Join(os.Remove(path), os.Symlink(path, path)))
+	tree.walk()
+	check.Equal(t, "one may be missed", tree.missed, true)
+}
+
 // A look is still if nobody came or went meanwhile: what a process that ends has left is not missed then.
 func TestStill(t *testing.T) {
 	proc, tree := newFakeProc(t)

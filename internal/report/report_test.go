@@ -78,6 +78,9 @@ func TestReportOfLeftovers(t *testing.T) {
 
 	whole, left := written(t, r)
 	mustHave(t, whole, `"stopped":"timeout","reaped":3,"exit":{"code":3,"signal":null,"oom":null}`)
+	for name, took := range whole["seconds"].(map[string]any) {
+		check.Equal(t, fmt.Sprintf("the seconds of %s are known", name), took != nil, true)
+	}
 	if len(left) != 3 {
 		t.Fatalf("%d leftovers, want 3", len(left))
 	}
