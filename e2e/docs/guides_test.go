@@ -436,7 +436,7 @@ var stepHangs = trial{
 	needs: []string{"grep"}, changes: []string{"-t 20m", "-t 3s"},
 	standIns: map[string]string{"make": `FINI_TEST='shop::a<b>' sleep 1000; :`},
 	script:   `sh -c "$BLOCK"; status=$?; grep -c 'a<b>' hang.json; grep -c 'name="shop::a&lt;b&gt;"' hang.xml; exit $status`, status: 124, out: "1\n1\n",
-	says: []string{"(sleep 1000), for ", ", started by test shop::a<b>\n"},
+	says: []string{"(sleep 1000), for ", ", started in test shop::a<b>\n"},
 }.run
 
 // githubMatrix: on Linux the shell is that of the workflow, and elsewhere bash. Only GitHub reads its expressions.

@@ -70,7 +70,7 @@ func TestRunningWhenTimeIsUp(t *testing.T) {
 					rig.Equal(t, "the summary", rig.ReadFile(t, summary), "")
 					return
 				}
-				tail := `\), for [0-9hms]+, listens on tcp ` + regexp.QuoteMeta(at) + `, started by test tests/x\.py::y`
+				tail := `\), for [0-9hms]+, listens on tcp ` + regexp.QuoteMeta(at) + `, started in test tests/x\.py::y`
 				for i, want := range []string{
 					`^fini: stopping the command: --timeout=.* has passed\n$`,
 					`^fini: still running \d+ \(.*listen.*` + tail + `\n$`,

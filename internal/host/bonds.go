@@ -76,16 +76,6 @@ func (k *system) bind(processes []int, pdeathsig *syscall.Signal) error {
 	return nil
 }
 
-// parent returns the parent process of fini. For the inner fini, this is the parent of the outer fini.
-func (k *system) parent() entry.Parent {
-	l := k.self.Parent
-	if l.Pid != 0 {
-		adopted := l.Session >= 0 && proc.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
-		l.Gone = l.Gone || adopted || k.socket.FD < 0 && l.Died()
-	}
-	return l
-}
-
 // byNohup reports whether nohup(1) started fini, with SIGHUP ignored. The parent process does not ignore SIGHUP itself
 // or, like the shell of "nohup fini &", has exited already.
 func byNohup(parent entry.Parent, self int) bool {

@@ -5,10 +5,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // This file reads only status files in /proc, which never hang. See proc_pid_status(5).
+
+// parent returns the parent process of fini. For the inner fini, this is the parent of the outer fini.
+func (k *system) parent() entry.Parent {
+	l := k.self.Parent
+	if l.Pid != 0 {
+		adopted := l.Session >= 0 && proc.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
+		l.Gone = l.Gone || adopted || k.socket.FD < 0 && l.Died()
+	}
+	return l
+}
 
 // ignores reports whether a process ignores a signal. It returns false if the status can't be read.
 func ignores(pid int, sig unix.Signal) bool {

@@ -9,6 +9,7 @@
 //	sweep    is the machine that stops a command's leftovers
 //	whom     decides whom fini stops of them, and of orphans while the command runs
 //	paused   is the machine of --pause
+//	parting  is the machine that stops inherited children when PID 1 ends
 //
 // For the states of the ladder and the sweep, see the tables over the types rung and stage. The tests run the same loop
 // and machines in a model of the kernel, try every order of events, and compare the tables with what happens.
@@ -113,7 +114,7 @@ type Policy struct {
 	OrphanTimeout time.Duration // 0 for never: see orphan
 	// sent one after another, with Grace for each; Deathsig is used for reasons that overrule
 	StopSignals []syscall.Signal
-	Deathsig    syscall.Signal // stop signal after the death of the parent process
+	Deathsig    syscall.Signal // stop signal after the death of the parent, a --bind process, or a process of fini
 	Orphans     string
 	Allow       bool // --allow-orphan is set
 	OrphansExit int  // -1 if not set

@@ -106,8 +106,8 @@ func TestJUnit(t *testing.T) {
 	}
 	const still = "still running 4711 (node), for 2s, sleeping"
 	equal("a test that hangs", run(func(r *Report) { runs(r, "a.js::b", "", "a.js::b", "c") }),
-		"a.js::b in a.js: --timeout=3s has passed: "+still+", started by test a.js::b\n"+still+", started by test a.js::b",
-		"c: --timeout=3s has passed: "+still+", started by test c")
+		"a.js::b in a.js: --timeout=3s has passed: "+still+", started in test a.js::b\n"+still+", started in test a.js::b",
+		"c: --timeout=3s has passed: "+still+", started in test c")
 	equal("no test is known", run(func(r *Report) { runs(r, "", "") }), "command: --timeout=3s has passed: "+still+"\n"+still)
 	equal("nothing was found", run(func(r *Report) { runs(r) }), "command: --timeout=3s has passed: ")
 	more := run(func(r *Report) {

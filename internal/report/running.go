@@ -77,7 +77,7 @@ func (p *running) text(room int) string {
 	}
 	more += listensOn(p.listens, 2, 40)
 	if p.during != "" {
-		more += ", started by " + OneLine(p.during, 60)
+		more += ", started in " + OneLine(p.during, 60)
 	}
 	return cut(described(p.pid, p.command, more, room), room)
 }

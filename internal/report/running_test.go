@@ -29,13 +29,13 @@ func doing(state byte, command string, ago time.Duration, listens []string, test
 func TestStillRunning(t *testing.T) {
 	x := strings.Repeat("x", 500)
 	for want, a := range map[string]orphans.Activity{
-		"4711 (node server.js), for 12s, sleeping, listens on tcp 127.0.0.1:3000, started by test a::b": doing('S', "node server.js", 12*time.Second, []string{"127.0.0.1:3000"}, "a::b"),
+		"4711 (node server.js), for 12s, sleeping, listens on tcp 127.0.0.1:3000, started in test a::b": doing('S', "node server.js", 12*time.Second, []string{"127.0.0.1:3000"}, "a::b"),
 		"4711 (make), for 2m2s, running": doing('R', "make", 2*time.Minute+2*time.Second, nil, ""),
 		"4711 (a?::error b), disk sleep": {Process: orphans.Process{Pid: 4711, State: 'D'}, CommandLine: "a\n::error b", CPU: -1},
 		"4711 (?)":                       {Process: orphans.Process{Pid: 4711, State: '?'}, CommandLine: "?", CPU: -1},
 		"4711 (" + x[:141-10] + "...)":   {Process: orphans.Process{Pid: 4711}, CommandLine: x},
-		"4711 (" + x[:58] + "...), started by test " + x[:52] + "...": {Process: orphans.Process{Pid: 4711}, CommandLine: x, Details: orphans.Details{Variables: map[string]string{"FINI_TEST": x}}},
-		"4711 (" + x[:17] + "...), listens on tcp [::1]:1 and " + x[:37] + "... and 1 more, started by test " + x[:13] + "...": {Process: orphans.Process{Pid: 4711}, CommandLine: x,
+		"4711 (" + x[:58] + "...), started in test " + x[:52] + "...": {Process: orphans.Process{Pid: 4711}, CommandLine: x, Details: orphans.Details{Variables: map[string]string{"FINI_TEST": x}}},
+		"4711 (" + x[:17] + "...), listens on tcp [::1]:1 and " + x[:37] + "... and 1 more, started in test " + x[:13] + "...": {Process: orphans.Process{Pid: 4711}, CommandLine: x,
 			Details: orphans.Details{Listens: []string{"[::1]:1", x, x}, Variables: map[string]string{"FINI_TEST": x}}},
 	} {
 		got := surveyed(0, a).StillRunning(141)
@@ -78,7 +78,7 @@ func TestStoppedOnGitHub(t *testing.T) {
 	const what = "The command was stopped: --timeout=3s has passed"
 	const said = what + ". Still running then. See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#if-a-step-hangs"
 	check.Equal(t, "the lines", r.RunningAnnotations(what), []string{
-		"::error title=fini,file=tests/x.py::" + said + "%0A4711 (node `a` | <b>?::error), for 1s, sleeping, started by test tests/x.py::y\n",
+		"::error title=fini,file=tests/x.py::" + said + "%0A4711 (node `a` | <b>?::error), for 1s, sleeping, started in test tests/x.py::y\n",
 		"::error title=fini::" + said + "%0A4711 (make), for 1s, sleeping\n",
 	})
 	text := r.RunningSummary(what)
@@ -87,7 +87,7 @@ func TestStoppedOnGitHub(t *testing.T) {
 	}
 	_, rows, _ := strings.Cut(text, "\n\n| still running |\n| --- |\n")
 	check.Equal(t, "the rows", html.UnescapeString(strings.ReplaceAll(rows, "|", "¦")),
-		"¦ 4711 (node `a` | <b>?::error), for 1s, sleeping, started by test tests/x.py::y ¦\n¦ 4711 (make), for 1s, sleeping ¦\n\n")
+		"¦ 4711 (node `a` | <b>?::error), for 1s, sleeping, started in test tests/x.py::y ¦\n¦ 4711 (make), for 1s, sleeping ¦\n\n")
 
 	r.AddLeftover(holder, "left", Lineage{}, "", false, sent(), "204 (left)")
 	check.Equal(t, "of a leftover", r.Annotations("warning", "It left 1 (below)"), []string{
