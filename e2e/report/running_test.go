@@ -60,7 +60,7 @@ func TestRunningWhenTimeIsUp(t *testing.T) {
 				if len(got) != 2 || !strings.HasSuffix(got[0], " listens on "+at+" FINI_TEST=tests/x.py::y") || !strings.HasPrefix(got[1], "sh -c ") || r.RunningOmitted != 0 {
 					t.Errorf("reports %q", got)
 				}
-				if text := rig.ReadFile(t, filepath.Join(dir, "hang.xml")); !strings.Contains(text, `name="tests/x.py::y" file="tests/x.py"`) || !strings.Contains(text, "listens on tcp "+at+", started by") {
+				if text := rig.ReadFile(t, filepath.Join(dir, "hang.xml")); !strings.Contains(text, `name="tests/x.py::y" file="tests/x.py"`) || !strings.Contains(text, "listens on tcp "+at+", started in") {
 					t.Errorf("as JUnit it reports %s", text)
 				}
 				said := regexp.MustCompile(`, (running|sleeping|disk sleep)\b`).ReplaceAllString(l.Err.Whole(), "")
