@@ -107,3 +107,23 @@ func TestOuterIsContinued(t *testing.T) {
 		})
 	}
 }
+
+// Only the message that the parent process has died is a reason to stop, whether that is told by a signal or not.
+func TestHeard(t *testing.T) {
+	for _, c := range []struct {
+		kind     entry.Kind
+		bySignal bool
+		stop     bool
+	}{
+		{entry.ParentDied, true, true}, {entry.ParentDied, false, false}, {entry.Signal, true, false},
+	} {
+		near, far := check.Socketpair(t)
+		socketOf(far).send(entry.Message{Kind: c.kind, Value: uint32(syscall.SIGUSR1)})
+		k := bare(int(near.Fd()))
+		k.bySignal = c.bySignal
+		var woken life.Woken
+		check.Equal(t, "the outer fini is alive", k.heard(&woken), true)
+		check.Equal(t, fmt.Sprintf("message %d, with a signal %t, stops", c.kind, c.bySignal), len(woken.Stop) > 0, c.stop)
+		check.Equal(t, "signals", len(woken.Signals) > 0, c.kind == entry.Signal)
+	}
+}
