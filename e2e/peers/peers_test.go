@@ -136,6 +136,9 @@ func TestForegroundChild(t *testing.T) {
 				if said, want := l.Out.Whole(), "ready\n"+strings.TrimPrefix(unix.SignalName(sig), "SIG")+"\n"; said != want {
 					t.Errorf("%v: %q, want %q", sig, said, want)
 				}
+				if wrapper == nil && l.Status() == 128+int(syscall.SIGPIPE) {
+					continue // the package passes SIGPIPE on as well, which Node itself receives now and then
+				}
 				l.MustHaveStatus(3)
 			}
 			run(t, "kill -TERM $$").MustHaveStatus(128 + 15)
