@@ -25,7 +25,7 @@ const Patience = 5 * time.Minute
 
 var least time.Duration
 
-// WaitForOthers makes all waits of this process long enough for what is not fini's.
+// WaitForOthers makes all waits of this process long enough for what is not fini's, but for those that are short on purpose.
 func WaitForOthers() { least = others }
 
 // A Wait measures how long a test would have waited on a machine of its own.
@@ -43,7 +43,9 @@ func (w *Wait) Over(within time.Duration) bool {
 	}
 	w.Used += time.Duration(float64(min(now.Sub(w.last), 150*time.Millisecond)) / late())
 	w.last = now
-	within = max(within, least)
+	if within >= Enough {
+		within = max(within, least)
+	}
 	return w.Used > within || now.Sub(w.began) > max(within, others)+Patience
 }
 
