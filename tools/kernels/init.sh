@@ -29,7 +29,7 @@ cost() {
 echo "kernels: kernel $(uname -r)"
 cost /bin/true
 cost /fini/bin/fini -- /bin/true
-for tests in /fini/*/*.test /fini/e2e/*/*.test; do
+for tests in /fini/*/*.test /fini/internal/*/*.test /fini/e2e/*/*.test; do
 	dir=${tests%/*}
 	echo "kernels: begin ${dir#/fini/}"
 	set -- -test.v=test2json -test.parallel=6 -test.timeout=20m
