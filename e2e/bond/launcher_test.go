@@ -59,7 +59,7 @@ func TestLauncherDiesAroundTheStart(t *testing.T) {
 			cmd := rig.CommandOf(append(launcher, rig.Fini, "-q", "--", "sleep", "1000"))
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as in rig.Launch
 			l := rig.StartCmd(t, cmd)
-			time.Sleep(rand.N(within))
+			time.Sleep(rand.N(within)) // it is the test: the launcher dies at any moment of the start
 			l.Signal(syscall.SIGKILL)
 			rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
 		}

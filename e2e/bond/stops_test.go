@@ -143,8 +143,8 @@ func TestIdleOfAnotherUser(t *testing.T) {
 	argv := as(t, "12345", rig.Fini, "--idle=80ms", "--") // root may make a program set-user-ID
 	l := rig.StartCmd(t, rig.CommandOf(append(argv, refusals.SetUserID(t, need.Program(t, "cat")))))
 	l.Err.Want("fini: cannot read what ")
-	for range 3 { // as many looks as would stop it
-		time.Sleep(100 * time.Millisecond)
+	for range 3 { // meanwhile, a command that fini may look at is stopped
+		rig.Start(t, rig.Pair, "--idle=80ms", "--", "cat").MustEnd(124)
 		rig.Write(t, l, "line\n")
 		l.Out.Want("line")
 	}

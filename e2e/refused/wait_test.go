@@ -81,7 +81,7 @@ func TestLateAnswers(t *testing.T) {
 				_  [72]byte
 			}
 			_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), 0xc0502100, uintptr(unsafe.Pointer(&asked)))
-			time.Sleep(late)
+			time.Sleep(late)   // it is the test: this supervisor is late
 			answer := struct { // struct seccomp_notif_resp
 				id         uint64
 				value      int64

@@ -13,12 +13,12 @@ import (
 
 // parent returns the parent process of fini. For the inner fini, this is the parent of the outer fini.
 func (k *system) parent() entry.Parent {
-	l := k.self.Parent
-	if l.Pid != 0 {
-		adopted := l.Session >= 0 && proc.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
-		l.Gone = l.Gone || adopted || k.socket.FD < 0 && l.Died()
+	p := k.self.Parent
+	if p.Pid != 0 {
+		adopted := p.Session >= 0 && proc.Adopted(k.self.Pid, k.self.Session, p.Pid, p.Session)
+		p.Gone = p.Gone || adopted || k.socket.FD < 0 && p.Died()
 	}
-	return l
+	return p
 }
 
 // ignores reports whether a process ignores a signal. It returns false if the status can't be read.

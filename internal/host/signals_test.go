@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bare is a system that has started nothing and catches nothing. line is the socket to the outer fini, -1 for none.
+// bare is a system that has started nothing and catches nothing. socket leads to the outer fini; -1 for none.
 func bare(socket int) *system {
 	return &system{Logger: Logger{life.Always}, socket: Socket{socket}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
 		tree: orphans.New()}

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/tests/check"
 )
 
-// What one process of a pair says arrives in the other whole; the hang-up comes behind it.
-func TestLine(t *testing.T) {
+// What one process of a pair says arrives in the other complete; the hang-up comes behind it.
+func TestSocket(t *testing.T) {
 	near, far := check.Socketpair(t)
 	inner, outer := socketOf(near), socketOf(far)
 	messages, open := outer.Receive()

@@ -417,7 +417,7 @@ func (d *drawnLife) strike(l *rig.Life, f fault, ended chan struct{}) bool {
 				return false
 			}
 			if f.sig == unix.SIGSTOP {
-				time.Sleep(f.stop)
+				time.Sleep(f.stop) // it is the test: how long the process stays suspended
 				_ = unix.PidfdSendSignal(pidfd, unix.SIGCONT, nil, 0)
 			}
 			return true
