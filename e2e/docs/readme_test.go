@@ -227,6 +227,20 @@ func TestPagesRooms(t *testing.T) {
 	}
 }
 
+// The pages for developers name only functions, types and fields that exist.
+func TestPagesNames(t *testing.T) {
+	t.Parallel()
+	code := rig.Run(t, "sh", "-c", `cd .. && cat main.go $(find internal orphans pdeath reaper signals e2e/rig tools -name '*.go')`)
+	for _, page := range []string{"CONTRIBUTING.md", "docs/architecture.md", "internal/life/README.md"} {
+		names := regexp.MustCompile("`(?:\\w+\\.)*(\\w*[a-z][A-Z]\\w*)`").FindAllStringSubmatch(rig.ReadFile(t, "../"+page), -1)
+		for _, name := range names {
+			if !regexp.MustCompile(`\b` + name[1] + `\b`).MatchString(code) {
+				t.Errorf("%s names %s, which does not exist", page, name[1])
+			}
+		}
+	}
+}
+
 // make demo shows that a reader waits for the server without fini, and what fini says of it.
 func TestDemo(t *testing.T) {
 	t.Parallel()
