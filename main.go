@@ -67,7 +67,7 @@ func main() {
 	case len(options.Command) == 0 && !options.Pause:
 		fail("%v", cli.NoCommand(os.Args))
 	case self.Role == entry.Heir:
-		end(host.Inherit(options, self), self.Role)
+		end(host.TakeOver(options, self), self.Role)
 	default:
 		end(host.Run(options, environ, self), self.Role)
 	}

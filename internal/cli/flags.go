@@ -207,7 +207,7 @@ func (c *Options) Policy() life.Policy {
 		Idle:          c.Idle,
 		OrphanTimeout: c.OrphanTimeout,
 		StopSignals:   c.StopSignal,
-		Deathsig:      syscall.SIGTERM,
+		StopOnDeath:   syscall.SIGTERM,
 		Orphans:       c.Orphans,
 		Allow:         len(c.AllowOrphan) > 0,
 		OrphansExit:   -1,
@@ -222,7 +222,7 @@ func (c *Options) Policy() life.Policy {
 		p.OrphansGrace = *c.OrphansGrace
 	}
 	if c.Pdeathsig != nil {
-		p.Deathsig = cmp.Or(*c.Pdeathsig, p.Deathsig)
+		p.StopOnDeath = cmp.Or(*c.Pdeathsig, p.StopOnDeath)
 	}
 	if c.OrphansExit != nil {
 		p.OrphansExit = *c.OrphansExit

@@ -156,14 +156,14 @@ func TestPolicy(t *testing.T) {
 	plain, _ := parse(nil, nil)
 	parsed, _ := parse(nil, []string{"FINI_VERSION=1"})
 	initial := life.Policy{
-		Grace: 5 * time.Second, OrphansGrace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, Deathsig: 15, Orphans: "stop",
+		Grace: 5 * time.Second, OrphansGrace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, StopOnDeath: 15, Orphans: "stop",
 		OrphansExit: -1, Rewrite: map[syscall.Signal]syscall.Signal{},
 	}
 	for _, c := range []*Options{plain, parsed} {
 		check.Equal(t, "without flags", c.Policy(), initial)
 	}
 	for text, change := range map[string]func(p *life.Policy){
-		"-p none": func(p *life.Policy) {}, "-p INT": func(p *life.Policy) { p.Deathsig = 2 },
+		"-p none": func(p *life.Policy) {}, "-p INT": func(p *life.Policy) { p.StopOnDeath = 2 },
 		"-t 2": func(p *life.Policy) { p.Timeout = 2 * time.Second }, "--idle=1d": func(p *life.Policy) { p.Idle = 24 * time.Hour },
 		"--stop-signal=INT,15":                 func(p *life.Policy) { p.StopSignals = []syscall.Signal{2, 15} },
 		"--stop-signal=INT --stop-signal=QUIT": func(p *life.Policy) { p.StopSignals = []syscall.Signal{3} },

@@ -142,6 +142,7 @@ func exitBy(status uint32) {
 
 // fork splits this process into an outer and an inner fini, unless the arguments ask for a single process. That is only
 // a guess, because the command line is not parsed until later. If it was wrong, the inner fini sends BeAlone.
+// Assembly calls it before the runtime starts.
 //
 //go:nosplit
 func fork() {
@@ -175,7 +176,7 @@ func fork() {
 }
 
 // watch runs the outer fini. It returns only if this process has to start the Go runtime, either as the heir or as a
-// single process. It then closes the descriptors that only a pair needs.
+// single process. It then closes the descriptors that only a pair needs. Assembly calls it too.
 //
 //go:nosplit
 func watch() {

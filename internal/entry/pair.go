@@ -7,6 +7,8 @@
 //	step.go       the decisions of the outer fini, as pure functions
 //	message.go    the messages that the two processes exchange
 //	pair.go       the state of this process, and what the rest of fini learns from it
+//	parent.go     the parent process: who it is, and how its death is noticed
+//	streams.go    closes this process's copies of what the command inherits
 //
 // Before the runtime starts, the stack can't grow, there is no heap, and the runtime doesn't know any thread. Code that
 // runs then must be nosplit, keep its data in package variables without Go pointers, and call only the kernel or other
@@ -61,7 +63,7 @@ type process struct {
 	inner int // pid of the inner fini
 
 	signalFD int
-	polled   [4]unix.PollFd // for SignalRead, MessageRead, ParentEnded and Writable
+	polled   [4]unix.PollFd // for SignalRead, MessageRead, PidfdReadable and Writable
 	signal   unix.SignalfdSiginfo
 	seen     Event
 	control  struct { // see cmsg(3)
@@ -107,7 +109,7 @@ type Facts struct {
 	Blocked *uint64 // bit n-1 is signal n; nil if unknown
 	Closed  [3]bool // whether each standard stream was closed
 
-	Pid       int   // pid of the outer fini, if this is the inner fini
+	Pid       int   // pid of the outer fini, also in the inner fini; of this process if there is only one
 	Inherited []int // children that this process had before it executed fini
 
 	// Dir is the directory that an heir was started in. It is only a name and must not be opened, because the tree may

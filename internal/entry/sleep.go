@@ -54,7 +54,7 @@ func (p *process) check(what EventKind) {
 		found = p.receive()
 	case WaitOver:
 		found = calls.Uptime() >= p.deadline
-	case ParentEnded:
+	case PidfdReadable:
 		found = p.Parent.Died()
 	case Writable:
 		// The socket buffer is full if signals arrive faster than the inner fini reads them. Signals then have to stay
@@ -79,7 +79,7 @@ func (p *process) check(what EventKind) {
 //
 //go:nosplit
 func (p *process) poll() {
-	for i, what := range [...]EventKind{SignalRead, MessageRead, ParentEnded, Writable} {
+	for i, what := range [...]EventKind{SignalRead, MessageRead, PidfdReadable, Writable} {
 		if p.Heeds(what) != (p.polled[i].Fd >= 0) {
 			p.polled[i].Fd = ^p.polled[i].Fd // ppoll(2) ignores negative descriptors
 		}
@@ -184,7 +184,7 @@ func (p *process) do(act Act) {
 	if act&Bound != 0 { // after a hang-up, only a tracer can delay the inner fini's exit
 		p.deadline = calls.Uptime() + time.Second
 	}
-	if act&TellParent != 0 {
+	if act&TellParentDied != 0 {
 		p.say(ParentDied)
 		calls.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0) // signal 0 if there is none
 	}

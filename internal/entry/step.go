@@ -18,7 +18,7 @@ import (
 //	SIGCHLD                           continues the inner fini, after a terminating signal or the parent's death
 //	SIGTSTP, SIGTTIN or SIGTTOU that  relays it and suspends itself; the kernel suspends the outer fini on the next one
 //	was pending at Started, in a job
-//	the parent process has died       continues the inner fini, so that it can react
+//	the parent process has died       continues the inner fini, which watches the same pidfd; without one, tells it
 //	the socket hangs up               waits up to a second for the inner fini to end
 //	the inner fini has ended          after Done: ends with the status in Done
 //	                                  before Started, after a terminating signal: ends with that signal, or becomes the
@@ -69,13 +69,13 @@ type Event struct {
 type EventKind uint
 
 const (
-	Nothing     EventKind = iota // there is nothing to do, or what was looked for has not happened
-	SignalRead                   // a signal was read
-	MessageRead                  // a Message arrived
-	WaitOver                     // Started has not arrived within a second of Starting
-	ParentEnded
-	Writable // the socket has room, so the signal can be answered
-	Ended    // the inner fini was reaped, or it was not in time, which counts as if it had been killed
+	Nothing       EventKind = iota // there is nothing to do, or what was looked for has not happened
+	SignalRead                     // a signal was read
+	MessageRead                    // a Message arrived
+	WaitOver                       // Started has not arrived within a second of Starting
+	PidfdReadable                  // the parent process has ended
+	Writable                       // the socket has room, so the signal can be answered
+	Ended                          // the inner fini was reaped, or was not in time, as if it had been killed
 	whats
 )
 
@@ -83,16 +83,16 @@ const (
 type Act uint32
 
 const (
-	Relay        Act = 1 << iota // send the signal to the inner fini
-	TellParent                   // tell the inner fini that the parent process has died, which it can't see
-	Continue                     // send SIGCONT to the inner fini
-	Suspend                      // suspend this process with the signal, because its job was suspended
-	Kill                         // send SIGKILL to the inner fini
-	LetGo                        // close inherited descriptors, leave the working directory, and take all signals
-	BeStoppable                  // let the kernel suspend this process with its job
-	Bound                        // wait at most another second for Started, Writable or Ended
-	Exit                         // exit with Status
-	StartRuntime                 // start the Go runtime in this Role
+	Relay          Act = 1 << iota // send the signal to the inner fini
+	TellParentDied                 // tell the inner fini that the parent process has died, which it can't see
+	Continue                       // send SIGCONT to the inner fini
+	Suspend                        // suspend this process with the signal, because its job was suspended
+	Kill                           // send SIGKILL to the inner fini
+	LetGo                          // close inherited descriptors, leave the working directory, and take all signals
+	BeStoppable                    // let the kernel suspend this process with its job
+	Bound                          // wait at most another second for Started, Writable or Ended
+	Exit                           // exit with Status
+	StartRuntime                   // start the Go runtime in this Role
 )
 
 // Next returns the kind of event that the outer fini checks for next.
@@ -110,13 +110,13 @@ func (s *Sleeper) Next() EventKind {
 func (s *Sleeper) Heeds(w EventKind) bool {
 	waits := s.Starting && s.Main == 0 && !s.HungUp // even a signal that was read has to wait
 	return [whats]bool{
-		Nothing:     !s.Early,
-		SignalRead:  !s.Held,
-		MessageRead: !s.Early && !s.HungUp,
-		WaitOver:    waits,
-		ParentEnded: !s.Early && s.Parent.FD >= 0 && !s.ParentDied,
-		Writable:    s.Held && !waits,
-		Ended:       !s.Early && s.HungUp,
+		Nothing:       !s.Early,
+		SignalRead:    !s.Held,
+		MessageRead:   !s.Early && !s.HungUp,
+		WaitOver:      waits,
+		PidfdReadable: !s.Early && s.Parent.FD >= 0 && !s.ParentDied,
+		Writable:      s.Held && !waits,
+		Ended:         !s.Early && s.HungUp,
 	}[w%whats]
 }
 
@@ -173,7 +173,7 @@ func (s *Sleeper) Step(e *Event) Act {
 		}
 	case WaitOver:
 		s.Starting = false
-	case ParentEnded:
+	case PidfdReadable:
 		s.ParentDied, s.Ending = true, true
 		act = Continue
 	case Writable:
@@ -198,7 +198,7 @@ func (s *Sleeper) signalled(parentDied bool) Act {
 	s.Ending = s.Ending || asks || aboutParent && parentDied
 	switch {
 	case aboutParent && parentDied: // rather than only one of its threads
-		return TellParent | Continue
+		return TellParentDied | Continue
 	case sig == uint32(unix.SIGCHLD) && s.Ending:
 		return Continue // it may have been stopped just before it could read the relayed signal
 	case s.Main == 0 && asks && !s.Starting:

@@ -47,7 +47,7 @@ func TestStep(t *testing.T) {
 		starting   = said(Starting, 0, false)
 		done       = said(Done, 3<<8, false)
 		waited     = Event{Event: WaitOver}
-		parentDied = Event{Event: ParentEnded}
+		parentDied = Event{Event: PidfdReadable}
 		hungUp     = said(HungUp, 0, false)
 		beAlone    = said(BeAlone, 0, false)
 		wasKilled  = killed(unix.SIGKILL)
@@ -152,7 +152,7 @@ func TestNext(t *testing.T) {
 	}{
 		{"nothing", Sleeper{}, nil, "signal message parent wait", 0},
 		{"nothing, without pidfds", Sleeper{Parent: bySignal}, nil, "signal message wait", 0},
-		{"the parent's end is seen once", Sleeper{}, []Event{{Event: ParentEnded}, said(Done, 0, false)}, "signal message parent+(continue) wait signal message+ message wait", 0},
+		{"the parent's end is seen once", Sleeper{}, []Event{{Event: PidfdReadable}, said(Done, 0, false)}, "signal message parent+(continue) wait signal message+ message wait", 0},
 		{"messages", Sleeper{}, []Event{said(Starting, 0, false), said(Done, 0, false)}, "signal message+(bound) message+ message second parent wait", 0},
 		{"a signal comes before a message", Sleeper{Main: 30}, []Event{usr1, said(Done, 0, false), room}, "signal+ message+ message parent room+(relay) wait", 7},
 		{"a signal waits for Started", Sleeper{Starting: true}, []Event{usr1}, "signal+ message second parent wait", 7},

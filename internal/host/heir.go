@@ -12,7 +12,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/report"
 )
 
-// Inherit takes over from an inner fini that was killed. It runs until the command and its tree have ended.
+// TakeOver takes over from an inner fini that was killed. It runs until the command and its tree have ended.
 //
 // Until all children are gone, an heir must not open paths that may hang. The directory that fini was started in may be
 // on a server that doesn't respond, or the tree may have replaced it with a symbolic link. An heir, and an inner fini
@@ -23,7 +23,7 @@ import (
 //	/dev/tty                     opened with O_NONBLOCK, so it doesn't wait for a modem
 //	/sys/fs/cgroup               the number of processes killed for lack of memory, answered by the kernel
 //	GITHUB_STEP_SUMMARY          only after the last child; a --report was opened before the command started
-func Inherit(options *cli.Options, self entry.Facts) life.Result {
+func TakeOver(options *cli.Options, self entry.Facts) life.Result {
 	result := life.ResultOf(syscall.WaitStatus(self.Status))
 	k := newSystem(options, self)
 	k.begun = calls.Uptime()

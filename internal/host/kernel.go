@@ -213,8 +213,8 @@ func (k *system) Survey(why life.Reason, named bool) {
 	}
 }
 
-// Forward sends a signal to the command or, if group is true, to its process group.
-func (k *system) Forward(main int, sig syscall.Signal, group bool) {
+// SignalCommand sends a signal to the command or, if group is true, to its process group.
+func (k *system) SignalCommand(main int, sig syscall.Signal, group bool) {
 	k.Sayf(life.Detail, "sending %s to the command", signals.Name(sig))
 	send := signals.To
 	if group {
@@ -227,9 +227,9 @@ func (k *system) Forward(main int, sig syscall.Signal, group bool) {
 	k.failed(err)
 }
 
-// Send sends a signal to a leftover. It writes a message only about the first one that fini may not signal, because the
-// last message of a life names all of them.
-func (k *system) Send(to orphans.Process, sig syscall.Signal) (may bool) {
+// SignalLeftover sends a signal to a leftover. It writes a message only about the first one that fini may not signal,
+// because the last message of a life names all of them.
+func (k *system) SignalLeftover(to orphans.Process, sig syscall.Signal) (may bool) {
 	err := k.tree.Signal(to, sig)
 	if may = !errors.Is(err, unix.EPERM); may || !k.saidRefused {
 		k.failed(err)

@@ -170,7 +170,7 @@ func (w *world) sees(f *fini, what entry.EventKind) (e entry.Event) {
 		}
 	case entry.WaitOver:
 		found = w.late(f)
-	case entry.ParentEnded:
+	case entry.PidfdReadable:
 		found = w.ended(w.cast.shell)
 	case entry.Writable:
 		found = len(w.fini(w.cast.inner).socket) < room || w.ended(w.cast.inner)
@@ -263,7 +263,7 @@ func (w *world) asleep(f *fini) {
 		}
 	}
 	w.scene("outer, asleep: %s", strings.TrimSuffix(what+": "+actText(act), ": "))
-	if lasts := e.Event == entry.WaitOver || e.Event == entry.ParentEnded || e.Kind == entry.HungUp; lasts && s.Heeds(e.Event) {
+	if lasts := e.Event == entry.WaitOver || e.Event == entry.PidfdReadable || e.Kind == entry.HungUp; lasts && s.Heeds(e.Event) {
 		w.breach("bounded", "outer, asleep, sees %s again and again", what)
 	}
 	if act&entry.Bound != 0 {
@@ -276,7 +276,7 @@ func (w *world) asleep(f *fini) {
 		}
 		w.say(inner.id, entry.Message{Kind: entry.Signal, Value: s.Signal.Value, Sender: s.Signal.Sender})
 	}
-	if act&entry.TellParent != 0 {
+	if act&entry.TellParentDied != 0 {
 		took("the parent process has died, without pidfds", "tells the inner one")
 		w.say(inner.id, entry.Message{Kind: entry.ParentDied})
 	}
@@ -285,7 +285,7 @@ func (w *world) asleep(f *fini) {
 		switch {
 		case e.Event == entry.Nothing:
 			why = "a signal, and the socket is full"
-		case e.Event == entry.ParentEnded || act&entry.TellParent != 0:
+		case e.Event == entry.PidfdReadable || act&entry.TellParentDied != 0:
 			why = "the parent process has died"
 		case sig == syscall.SIGCHLD:
 			why = "SIGCHLD"

@@ -17,9 +17,9 @@ type Machine interface {
 
 	stops() bool // reports whether the machine waits for a stop: see slicesOfWait
 
-	// bounded returns the end of the current wait, or nil if --stop-within does not limit it. keeps is how many parts
+	// waitEnd returns the end of the current wait, or nil if --stop-within does not limit it. keeps is how many parts
 	// of the reserve must remain then. waits is how many waits like this one, itself included, may precede the reserve.
-	bounded() (end *time.Duration, keeps time.Duration, waits time.Duration)
+	waitEnd() (end *time.Duration, keeps time.Duration, waits time.Duration)
 }
 
 // An event is something that the loop has learned. It is a Signal, a measured, a listed, or one of the types below.
@@ -59,7 +59,7 @@ func (e reaped) exit() *syscall.WaitStatus {
 type action interface{ do(l *Loop) }
 
 type (
-	forward struct { // sends a signal to the command
+	signalCommand struct { // sends a signal to the command
 		sig   syscall.Signal
 		alone bool // only to the main child, not to its group
 	}
@@ -68,7 +68,7 @@ type (
 		why   Reason // NoReason for a signal
 		named bool
 	}
-	send struct { // sends a signal to one leftover
+	signalLeftover struct { // sends a signal to one leftover
 		process orphans.Process
 		sig     syscall.Signal
 	}

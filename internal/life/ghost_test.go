@@ -87,10 +87,10 @@ func (w *world) remember(x fact) {
 	g := &w.ghost
 	switch x.what {
 	case sends:
-		if x.way == byForward && x.sig == syscall.SIGKILL {
+		if x.way == toCommand && x.sig == syscall.SIGKILL {
 			g.cleared = x.by.rules.ToGroup // even if the command has just ended
 		}
-		if x.way == bySend && x.sig == syscall.SIGKILL && x.to != nil {
+		if x.way == toLeftover && x.sig == syscall.SIGKILL && x.to != nil {
 			x.to.mark.refused = x.to.has(privileged)
 		}
 	case hits:
@@ -120,7 +120,7 @@ func (w *world) remember(x fact) {
 func (w *world) rememberSignal(x fact) {
 	g, p := &w.ghost, x.to
 	switch {
-	case x.sig == syscall.SIGTERM && x.way == bySend:
+	case x.sig == syscall.SIGTERM && x.way == toLeftover:
 		p.mark.asked, g.sent = true, true
 		if x.during() {
 			p.mark.askedAt = w.now
@@ -138,14 +138,14 @@ func (w *world) rememberSignal(x fact) {
 		for _, p := range w.procs() {
 			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
 		}
-	case x.sig == syscall.SIGINT && x.way == byForward && x.by.rules.ToGroup:
+	case x.sig == syscall.SIGINT && x.way == toCommand && x.by.rules.ToGroup:
 		p.mark.hadInt = p.mark.hadInt || p.lived(w.now) && !p.has(ignoresInt)
 		g.intAt = w.now
 		for _, p := range w.procs() {
 			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p)
 		}
 	}
-	if ending(x.sig) || x.sig == w.rules.Deathsig || slices.Contains(w.rules.StopSignals, x.sig) {
+	if ending(x.sig) || x.sig == w.rules.StopOnDeath || slices.Contains(w.rules.StopSignals, x.sig) {
 		p.mark.termed, g.stopping = true, true
 	}
 }
@@ -316,7 +316,7 @@ func (w *world) rememberDeath(p *proc) {
 		if p.id == c.shell {
 			g.parentDiedAt = w.now
 		}
-		w.may(r.Deathsig, false)
+		w.may(r.StopOnDeath, false)
 		heeds := time.Duration(0)
 		if r.Job != NoJob {
 			heeds = min(r.Linger, sameEnd)
@@ -326,7 +326,7 @@ func (w *world) rememberDeath(p *proc) {
 		g.killed++
 		g.wordless = g.wordless || p.id == c.inner && !g.done
 		if p.id == c.outer && c.inner != 0 {
-			w.may(r.Deathsig, false)
+			w.may(r.StopOnDeath, false)
 		}
 		if p.id == c.inner {
 			g.mustEnd, g.stopBy = 0, 0 // the heir begins anew

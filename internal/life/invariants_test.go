@@ -40,9 +40,9 @@ type fact struct {
 type way uint8
 
 const (
-	byForward way = iota // to the command
-	bySend               // to a leftover
-	byKill               // to all of the tree
+	toCommand  way = iota // to the command
+	toLeftover            // to a leftover
+	byKill                // to all of the tree
 )
 
 // happens asks the invariants about a fact, and tells it to the ghost, which remembers what they need.
@@ -55,7 +55,7 @@ func (w *world) happens(x fact) {
 	w.remember(x)
 }
 
-// breach notes the first invariant that does not hold. Some breaches of bounded are seen where they happen.
+// breach notes the first invariant that does not hold. Some breaches of "bounded" are seen where they happen.
 func (w *world) breach(invariant, format string, args ...any) {
 	if w.broken == "" {
 		w.broken = invariant + ": " + fmt.Sprintf(format, args...)
@@ -127,7 +127,7 @@ var invariants = []struct {
 	}},
 	{"policy", "fini does not stop a process that --orphans or --allow-orphan spares", sends, func(w *world, x fact) bool {
 		p, g := x.to, &w.ghost
-		if p == nil || !p.alive() || p.has(privileged) || x.way == byForward {
+		if p == nil || !p.alive() || p.has(privileged) || x.way == toCommand {
 			return true
 		}
 		isStop := x.sig == syscall.SIGTERM || x.sig == syscall.SIGKILL
@@ -165,12 +165,12 @@ var invariants = []struct {
 	{"grace", "between stop signal and SIGKILL, every process has --grace, --kill-after or --orphans-grace", hits, func(w *world, x fact) bool {
 		g, until := &w.ghost, w.ghost.askedAt+w.orphansGrace()
 		switch {
-		case x.during() && x.way != byForward:
+		case x.during() && x.way != toCommand:
 			until = x.to.mark.askedAt + w.orphansGrace() // what has not been asked descends from one that was
 			if x.to.mark.askedAt == 0 && x.to.mark.hadTerm && w.inGroup(x.to) {
 				until = g.termAt + w.rules.Grace
 			}
-		case x.way == byForward:
+		case x.way == toCommand:
 			until = g.stopAt + w.grace()
 			if g.startedK != 0 {
 				until = min(until, max(g.startedK+w.rules.KillAfter, g.stopAt))
@@ -178,7 +178,7 @@ var invariants = []struct {
 		case x.to.mark.hadTerm && w.inGroup(x.to) && !w.blind && g.mainEnded != 0:
 			until = max(until, g.termAt+w.rules.Grace)
 		}
-		part := 2 + 4*time.Duration(boolToInt(x.way == byForward))
+		part := 2 + 4*time.Duration(boolToInt(x.way == toCommand))
 		return !x.kills(w) || g.interrupts > 1 || w.now >= until || w.reserveLeft(part)
 	}},
 	{"cleaners", "when the command is killed, the rest of its group has --linger before SIGKILL, and no longer", hits | ends, func(w *world, x fact) bool {
@@ -186,7 +186,7 @@ var invariants = []struct {
 		case x.what == ends:
 			return !slices.ContainsFunc(w.survivors(), w.isCleared)
 		case x.kills(w):
-			return x.way != byForward || x.to.id == w.cast.main
+			return x.way != toCommand || x.to.id == w.cast.main
 		}
 		return x.sig != syscall.SIGKILL || w.ghost.hurried || w.now >= w.ghost.mainEnded+w.rules.Linger || w.reserveLeft(4)
 	}},
@@ -199,7 +199,7 @@ var invariants = []struct {
 			s, is := a.(say)
 			return is && s.text == "stopping the command" && !s.why.overrules()
 		}
-		sends := func(a action) bool { _, is := a.(forward); return is }
+		sends := func(a action) bool { _, is := a.(signalCommand); return is }
 		return !slices.ContainsFunc(x.by.todo, begins) || slices.ContainsFunc(x.by.todo, sends)
 	}},
 	{"INT, then TERM", "a leftover that received SIGINT with the command receives SIGTERM after half of --grace, and before SIGKILL", hits, func(w *world, x fact) bool {
@@ -210,7 +210,7 @@ var invariants = []struct {
 		case x.asks():
 			return g.urgent || w.now >= g.intAt+w.rules.Grace/2 || g.stopBy != 0 && x.by.cut
 		}
-		return !x.kills(w) || x.way == byForward || m.asked || m.afterStop || g.interrupts > 1 || m.missed && w.rules.Grace <= shortPause
+		return !x.kills(w) || x.way == toCommand || m.asked || m.afterStop || g.interrupts > 1 || m.missed && w.rules.Grace <= shortPause
 	}},
 	{"not while it ends", "a leftover that was asked to exit with the command has --linger before fini says that it is left running", ends, func(w *world, x fact) bool {
 		early := w.now < w.ghost.mainEnded+w.rules.Linger && !w.ghost.hurried && !w.reserveLeft(4)
@@ -226,7 +226,7 @@ var invariants = []struct {
 	}},
 	{"refused", "fini tries only once to kill a process that it may not signal, and doesn't wait long for a group of them", sends | turns, func(w *world, x fact) bool {
 		if x.what == sends {
-			return x.to == nil || x.way != bySend || x.sig != syscall.SIGKILL || !x.to.mark.refused || x.by.heir
+			return x.to == nil || x.way != toLeftover || x.sig != syscall.SIGKILL || !x.to.mark.refused || x.by.heir
 		}
 		_, byLook := x.event.(looked)
 		clears := byLook && x.before == "clearing" && where(x.by.machine) == "clearing"
@@ -247,7 +247,7 @@ var invariants = []struct {
 	{"orphans", "while the command runs fini stops only who has been an orphan for --orphan-timeout, and what descends from such", sends, func(w *world, x fact) bool {
 		p := x.to
 		switch {
-		case !x.during() || x.way == byForward || p == nil || !p.alive():
+		case !x.during() || x.way == toCommand || p == nil || !p.alive():
 			return true
 		case w.rules.OrphanTimeout == 0, p.id == w.cast.main, !p.mark.due:
 			return false
@@ -333,7 +333,7 @@ var invariants = []struct {
 			switch a := a.(type) {
 			case survey:
 				at, named = i, a.named
-			case forward:
+			case signalCommand:
 				signals = append(signals, i)
 			case say:
 				if a.text == "stopping the command" {
@@ -462,7 +462,7 @@ func (x fact) goesIdle() bool {
 }
 
 // asks reports whether SIGTERM goes to a leftover.
-func (x fact) asks() bool { return x.sig == syscall.SIGTERM && x.way == bySend }
+func (x fact) asks() bool { return x.sig == syscall.SIGTERM && x.way == toLeftover }
 
 // kills reports whether SIGKILL goes to somebody, but for the rest of the group of a command that had to be killed.
 func (x fact) kills(w *world) bool {

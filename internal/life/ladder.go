@@ -92,7 +92,7 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 
 func (l *ladder) stops() bool { return l.rung != running }
 
-func (l *ladder) bounded() (end *time.Duration, keeps, waits time.Duration) {
+func (l *ladder) waitEnd() (end *time.Duration, keeps, waits time.Duration) {
 	switch {
 	case !l.stopWithinStarted || l.rung == running:
 		return nil, 0, 0
@@ -118,7 +118,7 @@ func (l *ladder) onSignal(now time.Duration, got Signal) (do []action) {
 			return nil // it was sent to the process group of the dead parent
 		}
 	}
-	do = append(do, forward{sig: sig})
+	do = append(do, signalCommand{sig: sig})
 	if request&terminates != 0 {
 		do = append(do, l.continueMain()...)
 	}
@@ -153,7 +153,7 @@ func (l *ladder) continueMain() []action {
 		return nil
 	}
 	l.isSuspended = false
-	return []action{forward{sig: syscall.SIGCONT}}
+	return []action{signalCommand{sig: syscall.SIGCONT}}
 }
 
 // onStop moves to another rung for a reason that is not a signal.
@@ -199,14 +199,14 @@ func (l *ladder) sendStopSignal(now time.Duration, why Reason) []action {
 		sig, l.further = l.StopSignals[0], l.StopSignals[1:]
 	}
 	if why.overrules() {
-		sig, l.further = l.Deathsig, nil
+		sig, l.further = l.StopOnDeath, nil
 	}
 	switch {
 	case !why.overrules():
-		do = append(do, forward{sig: sig})
+		do = append(do, signalCommand{sig: sig})
 	case !l.main.wasSentRecently(now, sig): // unless whoever killed the parent process has sent it already
 		l.expectedDuplicate = sig
-		do = append(do, forward{sig: sig})
+		do = append(do, signalCommand{sig: sig})
 	}
 	do = append(do, l.continueMain()...)
 	if why.overrules() {
@@ -295,11 +295,11 @@ func (l *ladder) onElapsed(now time.Duration, unread int) ([]action, Machine) {
 	case l.rung == stopping && now >= l.deadline && len(l.further) > 0 && !l.isOverdue(now):
 		sig := l.further[0]
 		l.further = l.further[1:]
-		return append(append([]action{forward{sig: sig}}, l.continueMain()...), l.endIn(now, l.Grace)...), l
+		return append(append([]action{signalCommand{sig: sig}}, l.continueMain()...), l.endIn(now, l.Grace)...), l
 	case (l.rung == stopping || l.rung == closing) && now >= l.deadline:
 		l.rung, l.deadline = killed, now+killedBound
 		// Kill only the main child, so that other processes of the group still have the time of --linger to clean up.
-		return []action{l.killing(now), forward{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
+		return []action{l.killing(now), signalCommand{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
 	case l.rung == killed:
 		// The main child is still alive after SIGKILL, so treat it as a leftover, and ask the others to exit now.
 		s := l.sweep(nil)

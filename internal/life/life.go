@@ -112,9 +112,9 @@ type Policy struct {
 	Timeout       time.Duration // 0 for no limit
 	Idle          time.Duration // 0 for no limit
 	OrphanTimeout time.Duration // 0 for never: see orphan
-	// sent one after another, with Grace for each; Deathsig is used for reasons that overrule
+	// sent one after another, with Grace for each; StopOnDeath is used for reasons that overrule
 	StopSignals []syscall.Signal
-	Deathsig    syscall.Signal // stop signal after the death of the parent, a --bind process, or a process of fini
+	StopOnDeath syscall.Signal // stop signal after the death of the parent, a --bind process, or a process of fini
 	Orphans     string
 	Allow       bool // --allow-orphan is set
 	OrphansExit int  // -1 if not set

@@ -61,7 +61,7 @@ func holdsOutput(p orphans.Process) orphans.Process {
 
 func defaults() Rules {
 	return Rules{
-		Policy{Grace: 5 * time.Second, OrphansGrace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
+		Policy{Grace: 5 * time.Second, OrphansGrace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, StopOnDeath: syscall.SIGTERM},
 		Identity{ToGroup: true},
 	}
 }
@@ -128,9 +128,9 @@ func text(actions []action) string {
 	for _, a := range actions {
 		word := strings.TrimPrefix(fmt.Sprintf("%T", a), "life.")
 		switch a := a.(type) {
-		case forward:
-			word = fmt.Sprintf("forward %d%s", a.sig, map[bool]string{true: " alone"}[a.alone])
-		case send:
+		case signalCommand:
+			word = fmt.Sprintf("command<-%d%s", a.sig, map[bool]string{true: " alone"}[a.alone])
+		case signalLeftover:
 			word = fmt.Sprintf("%s<-%d", a.process.Name, a.sig)
 		case kill:
 			word = map[bool]string{true: "kill children", false: "kill"}[a.childrenOnly]
@@ -237,15 +237,15 @@ func play(t *testing.T, l *Loop, turns []turn) {
 
 // What the ladder does to a command that has not exited in time.
 const killsByGrace = `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", ` +
-	"forward 9 alone, wake 10s"
+	"command<-9 alone, wake 10s"
 
 // Lives that begin with that: with --timeout, and with a signal under -k 1.
 var (
-	timedOut = turn{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, look, wake 5s", "stopping"}
+	timedOut = turn{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, command<-15, look, wake 5s", "stopping"}
 	afterK   = []turn{
-		{0, signal(syscall.SIGTERM), "forward 15, wake 1s", "stopping"},
-		{1 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
-		{1000 * ms, elapsed{}, "(killing the command: killAfter), forward 9 alone, wake 10s", "killed"},
+		{0, signal(syscall.SIGTERM), "command<-15, wake 1s", "stopping"},
+		{1 * ms, signal(syscall.SIGTERM), "command<-15", "stopping"},
+		{1000 * ms, elapsed{}, "(killing the command: killAfter), command<-9 alone, wake 10s", "killed"},
 	}
 )
 
@@ -284,7 +284,7 @@ func TestStep(t *testing.T) {
 			{6502 * ms, reap(true, escapee.Pid), "exit 4 (stopped 2)", "over"},
 		}},
 		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "command<-15", "running"},
 			// Below the escapee is one that was started before that was asked; below the member's clean-up is its own.
 			{900 * ms, sees(mainExits(signaled(15), false),
 				found(member, escapee, below(member, 480*ms), below(member, 500*ms), below(escapee, 700*ms), below(below(member, 500*ms), 710*ms))),
@@ -295,20 +295,20 @@ func TestStep(t *testing.T) {
 			{911 * ms, sees(elapsed{}, found(orphan, below(orphan, 710*ms), below(orphan, 900*ms))), "wake 10ms", "asking"},
 		}},
 		{"what started at a time that nobody knows is spared for five seconds", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Minute }), []turn{
-			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "command<-15", "running"},
 			{900 * ms, sees(mainExits(signaled(15), false), found(member, below(member, 0))), "(stopping member), wake 5ms", "asking"},
 			{5899 * ms, sees(elapsed{}, found(member, below(member, 0))), "wake 10ms", "asking"},
 			{5909 * ms, sees(elapsed{}, found(member, below(member, 0))), "(stopping below), below<-15, wake 20ms", "asking"},
 		}},
 		{"or for half of a short --grace", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Second }), []turn{
-			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "command<-15", "running"},
 			{900 * ms, sees(mainExits(signaled(15), false), found(member, below(member, 0))), "(stopping member), wake 5ms", "asking"},
 			{1400 * ms, sees(elapsed{}, found(member, below(member, 0))), "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
 		{"what was asked with the command keeps --grace from then, and all others --orphans-grace from the first question", with(func(r *Rules) {
 			r.Linger, r.Grace, r.OrphansGrace = 0, time.Minute, time.Second
 		}), []turn{
-			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "command<-15", "running"},
 			{900 * ms, sees(mainExits(signaled(15), false), found(member, escapee)), "(stopping member), (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{30000 * ms, sees(elapsed{}, found(member, escapee, holder)), "(stopping holder), holder<-15, wake 10ms", "asking"},
 			{31000 * ms, late{time.Second}, "", "asking"},
@@ -318,19 +318,19 @@ func TestStep(t *testing.T) {
 		{"and so does what that has started to clean up, which then has --orphans-grace", with(func(r *Rules) {
 			r.Linger, r.Grace, r.OrphansGrace, r.Orphans = 0, time.Minute, time.Second, StopPipes
 		}), []turn{
-			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "command<-15", "running"},
 			{900 * ms, sees(mainExits(signaled(15), false), found(member, holdsOutput(below(member, 800*ms)))), "wake 5ms", "asking"},
 			{30000 * ms, sees(elapsed{}, found(member, holdsOutput(below(member, 800*ms)))), "wake 10ms", "asking"},
 			{60000 * ms, sees(elapsed{}, found(holdsOutput(below(orphan, 800*ms)))), "(stopping below), below<-15, wake 20ms", "asking"},
 			{61000 * ms, sees(elapsed{}, found(holdsOutput(below(orphan, 800*ms)))), "(killing below), below<-9, wake 0s", "killing"},
 		}},
 		{"--stop-within: TERM, what is left for the command, and then for leftovers", with(func(r *Rules) { r.StopWithin = 9 * time.Second }), []turn{
-			{0, signal(syscall.SIGHUP), "forward 1", "running"},
-			{0, signal(syscall.SIGINT), "forward 2", "running"},
-			{1000 * ms, signal(syscall.SIGTERM), "forward 15, wake 9s", "stopping"},
-			{4000 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
+			{0, signal(syscall.SIGHUP), "command<-1", "running"},
+			{0, signal(syscall.SIGINT), "command<-2", "running"},
+			{1000 * ms, signal(syscall.SIGTERM), "command<-15, wake 9s", "stopping"},
+			{4000 * ms, signal(syscall.SIGTERM), "command<-15", "stopping"},
 			{9099 * ms, elapsed{}, "", "stopping"},
-			{9100 * ms, elapsed{}, "(killing the command: stopWithin), forward 9 alone, wake 10s", "killed"},
+			{9100 * ms, elapsed{}, "(killing the command: stopWithin), command<-9 alone, wake 10s", "killed"},
 			{9101 * ms, sees(mainExits(signaled(9), false), found(member, escapee)), "wake 299ms", "lingering"},
 			{9400 * ms, sees(elapsed{}, found(member, escapee)), "(killing member), member<-9, wake 5ms", "clearing"},
 			{9550 * ms, sees(elapsed{}, found(member, escapee)), "member<-9, look", "clearing, asking"},
@@ -344,10 +344,10 @@ func TestStep(t *testing.T) {
 			r.StopWithin, r.Grace, r.StopSignals = 10*time.Second, time.Minute, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 		}), []turn{
 			{0, stop{why: StdinClosed}, "wake 1m0s", "closing"},
-			{3000 * ms, elapsed{}, "(stopping the command: stdin), forward 2, look, wake 1m0s", "stopping"},
-			{6000 * ms, elapsed{}, "forward 15, wake 1m0s", "stopping"},
+			{3000 * ms, elapsed{}, "(stopping the command: stdin), command<-2, look, wake 1m0s", "stopping"},
+			{6000 * ms, elapsed{}, "command<-15, wake 1m0s", "stopping"},
 			{8999 * ms, elapsed{}, "", "stopping"},
-			{9000 * ms, elapsed{}, "(killing the command: stopWithin), forward 9 alone, wake 10s", "killed"},
+			{9000 * ms, elapsed{}, "(killing the command: stopWithin), command<-9 alone, wake 10s", "killed"},
 			{9334 * ms, elapsed{}, "look", "clearing"},
 		}},
 		{"--stop-within begins with the command's exit, if nothing was before", with(func(r *Rules) { r.StopWithin, r.Linger = 2*time.Second, time.Second }), []turn{
@@ -364,10 +364,10 @@ func TestStep(t *testing.T) {
 			{6934 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
 		}},
 		{"-k's clock may begin before that of --stop-within", with(func(r *Rules) { r.StopWithin, r.KillAfter = 2*time.Second, time.Hour }), []turn{
-			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
+			{0, signal(syscall.SIGINT), "command<-2, wake 1h0m0s", "stopping"},
 			{3000 * ms, elapsed{}, "", "stopping"},
-			{3000 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
-			{4800 * ms, elapsed{}, "(killing the command: stopWithin), forward 9 alone, wake 10s", "killed"},
+			{3000 * ms, signal(syscall.SIGTERM), "command<-15", "stopping"},
+			{4800 * ms, elapsed{}, "(killing the command: stopWithin), command<-9 alone, wake 10s", "killed"},
 		}},
 		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1000 * ms, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
@@ -453,7 +453,7 @@ func TestStep(t *testing.T) {
 			*r = orphaned
 			r.Grace, r.OrphansGrace = time.Minute, 800*ms
 		}), []turn{
-			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "command<-15", "running"},
 			{1000 * ms, children(mainPid, member.Pid), "list 1s", "running"},
 			{3000 * ms, children(mainPid, member.Pid), "look, list 1s", "running"},
 			{3000 * ms, found(mainChild, member), "(stopping member), list 100ms", "running"},
@@ -469,7 +469,7 @@ func TestStep(t *testing.T) {
 			*r = orphaned
 			r.Grace = 10 * time.Second
 		}), []turn{
-			{2000 * ms, signal(syscall.SIGINT), "forward 2", "running"},
+			{2000 * ms, signal(syscall.SIGINT), "command<-2", "running"},
 			{2000 * ms, children(mainPid, member.Pid), "list 1s", "running"},
 			{4000 * ms, children(mainPid, member.Pid), "look, list 1s", "running"},
 			{4000 * ms, found(mainChild, member), "(stopping member), list 500ms", "running"},
@@ -494,7 +494,7 @@ func TestStep(t *testing.T) {
 			{9400 * ms, children(mainPid, agent.Pid), "look, list 1s", "running"},
 		}},
 		{"a second SIGINT kills, if it comes after they were asked", defaults(), []turn{
-			{0, signal(syscall.SIGINT), "forward 2", "running"},
+			{0, signal(syscall.SIGINT), "command<-2", "running"},
 			{1, mainExits(signaled(2), false), "look", "lingering"},
 			{2, signal(syscall.SIGTERM), "look", "asking"},
 			{2, signal(syscall.SIGINT), "", "asking"},
@@ -626,8 +626,8 @@ func TestStep(t *testing.T) {
 			{11000 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0 (stopped 1)`, "over"},
 		}},
 		{"the launcher dies, and a long -k is shortened: TERM, grace, KILL", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
-			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
-			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
+			{0, signal(syscall.SIGINT), "command<-2, wake 1h0m0s", "stopping"},
+			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), command<-15, look, wake 5s", "stopping"},
 			{1001 * ms, stop{why: StdinClosed}, "", "stopping"},
 			{6000 * ms, elapsed{}, killsByGrace, "killed"},
 			{6001 * ms, signal(syscall.SIGTERM), "", "killed"},
@@ -641,26 +641,26 @@ func TestStep(t *testing.T) {
 		}},
 		{"in the job by TERM, which the whole job gets", with(func(r *Rules) { r.Job = 7 }), []turn{
 			{0, stop{why: ParentDied}, "wake 500ms", "heeding"},
-			{1 * ms, signal(syscall.SIGTERM), "forward 15", "heeding"},
+			{1 * ms, signal(syscall.SIGTERM), "command<-15", "heeding"},
 			{500 * ms, elapsed{}, "(stopping the command: launcher), look, wake 5s", "stopping"},
 		}},
 		{"a TERM that came with the launcher's death is not passed on again, be it by -r", rewrites, []turn{
-			{1, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
+			{1, stop{why: ParentDied}, "(stopping the command: launcher), command<-15, look, wake 5s", "stopping"},
 			{2, signal(syscall.SIGUSR1), "", "stopping"},
-			{3, signal(syscall.SIGTERM), "forward 15", "stopping"},
+			{3, signal(syscall.SIGTERM), "command<-15", "stopping"},
 		}},
 		{"one that came more than a second before it replaces nothing, whatever the grace", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
-			{0, signal(syscall.SIGTERM), "forward 15", "running"},
-			{1001 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, look, wake 1m0s", "stopping"},
+			{0, signal(syscall.SIGTERM), "command<-15", "running"},
+			{1001 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, command<-15, look, wake 1m0s", "stopping"},
 			{1002 * ms, stop{why: ParentDied}, "", "stopping"},
 		}},
 		{"wait does not wait for what a command leaves that was asked to exit", with(func(r *Rules) { r.Orphans = WaitAll }), []turn{
-			{0, signal(syscall.SIGTERM), "forward 15", "running"},
+			{0, signal(syscall.SIGTERM), "command<-15", "running"},
 			{1 * ms, sees(mainExits(exited(143), false), found(escapee)), "wake 500ms", "lingering"},
 			{501 * ms, sees(elapsed{}, found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"nor for one that a reload ended", with(func(r *Rules) { r.Orphans, r.Linger = WaitAll, 0 }), []turn{
-			{0, signal(syscall.SIGHUP), "forward 1", "running"},
+			{0, signal(syscall.SIGHUP), "command<-1", "running"},
 			{1 * ms, sees(mainExits(signaled(1), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"or a key of the terminal", with(func(r *Rules) { r.Orphans, r.Linger, r.Job, r.ToGroup = WaitAll, 0, 7, false }), []turn{
@@ -668,13 +668,13 @@ func TestStep(t *testing.T) {
 			{1 * ms, sees(mainExits(signaled(2), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"but it waits if that only made it exit, or the tree sent it", with(func(r *Rules) { r.Orphans, r.Linger, r.Job, r.ToGroup = WaitAll, 0, 7, false }), []turn{
-			{0, signal(syscall.SIGHUP), "forward 1", "running"},
+			{0, signal(syscall.SIGHUP), "command<-1", "running"},
 			{0, byTree(syscall.SIGTERM), "", "running"},
 			{1 * ms, sees(mainExits(signaled(15), false), found(escapee)), "", "waiting"},
 			{2 * ms, signal(syscall.SIGHUP), "look", "asking"},
 		}},
 		{"who had INT with the command gets TERM after half of the grace, unless that ignores INT", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{500 * ms, signal(syscall.SIGINT), "forward 2", "running"},
+			{500 * ms, signal(syscall.SIGINT), "command<-2", "running"},
 			{900 * ms, sees(mainExits(signaled(2), false), found(member, background, below(member, 700*ms))),
 				"(stopping member), (stopping background), background<-15, wake 5ms", "asking"},
 			{2999 * ms, sees(elapsed{}, found(member, below(member, 700*ms))), "wake 10ms", "asking"},
@@ -682,68 +682,68 @@ func TestStep(t *testing.T) {
 			{5900 * ms, sees(elapsed{}, found(member, below(member, 700*ms))), "(killing member), (killing below), kill children", "killing"},
 		}},
 		{"and half of the grace after a late TERM", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{500 * ms, signal(syscall.SIGINT), "forward 2", "running"},
+			{500 * ms, signal(syscall.SIGINT), "command<-2", "running"},
 			{500 * ms, sees(mainExits(signaled(2), false), found(member)), "(stopping member), wake 5ms", "asking"},
 			{5501 * ms, sees(elapsed{}, found(member)), "member<-15, wake 10ms", "asking"},
 			{8000 * ms, elapsed{}, "look", "asking"},
 			{8001 * ms, elapsed{}, "look", "killing"},
 		}},
 		{"but at once if a signal comes after the command's exit", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{500 * ms, signal(syscall.SIGINT), "forward 2", "running"},
+			{500 * ms, signal(syscall.SIGINT), "command<-2", "running"},
 			{500 * ms, sees(mainExits(signaled(2), false), found(member)), "(stopping member), wake 5ms", "asking"},
 			{501 * ms, sees(signal(syscall.SIGTERM), found(member)), "member<-15, wake 10ms", "asking"},
 		}},
 		{"leave names nobody who was asked with the command before --linger is over", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
-			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "command<-15", "running"},
 			{501 * ms, sees(mainExits(signaled(15), false), found(member, escapee)), "wake 5ms", "lingering"},
 			{506 * ms, sees(elapsed{}, found(escapee)), "look", "lingering, counting"},
 			{506 * ms, found(escapee), "(leaving escapee), end by 15 (left 1)", "over"},
 		}},
 		{"-i keeps its grace in the time of -k", with(func(r *Rules) { r.KillAfter = time.Minute }), []turn{
-			{0, signal(syscall.SIGTERM), "forward 15, wake 1m0s", "stopping"},
+			{0, signal(syscall.SIGTERM), "command<-15, wake 1m0s", "stopping"},
 			{2000 * ms, stop{StdinClosed, 10}, "wake 5s", "closing"},
 			{7000 * ms, elapsed{5}, "wake 5s", "closing"},
-			{12000 * ms, elapsed{5}, "(stopping the command: stdin), forward 15, look, wake 5s", "stopping"},
+			{12000 * ms, elapsed{5}, "(stopping the command: stdin), command<-15, look, wake 5s", "stopping"},
 			{17000 * ms, elapsed{}, killsByGrace, "killed"},
 		}},
 		{"which ends all of it", with(func(r *Rules) { r.KillAfter = 9 * time.Second }), []turn{
-			{0, signal(syscall.SIGTERM), "forward 15, wake 9s", "stopping"},
+			{0, signal(syscall.SIGTERM), "command<-15, wake 9s", "stopping"},
 			{2000 * ms, stop{StdinClosed, 10}, "wake 5s", "closing"},
 			{7000 * ms, elapsed{5}, "wake 2s", "closing"},
-			{9000 * ms, elapsed{1}, "(killing the command: killAfter), forward 9 alone, wake 10s", "killed"},
+			{9000 * ms, elapsed{1}, "(killing the command: killAfter), command<-9 alone, wake 10s", "killed"},
 		}},
 		{"a reload does not start the clock of -k, and a hang-up does", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
-			{0, signal(syscall.SIGHUP), "forward 1", "running"},
-			{0, signal(syscall.SIGQUIT), "forward 3", "running"},
-			{1, byKernel(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
+			{0, signal(syscall.SIGHUP), "command<-1", "running"},
+			{0, signal(syscall.SIGQUIT), "command<-3", "running"},
+			{1, byKernel(syscall.SIGHUP), "command<-1, wake 1s", "stopping"},
 		}},
 		{"what is running is read once, but for a stop of fini's own again, and before that", with(func(r *Rules) { r.Reports = true }), []turn{
-			{0, signal(syscall.SIGHUP), "forward 1", "running"},
-			{0, signal(syscall.SIGTERM), "forward 15, survey", "running"},
-			{1, signal(syscall.SIGINT), "forward 2", "running"},
-			{2000 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, look, wake 5s", "stopping"},
-			{2001 * ms, signal(syscall.SIGINT), "forward 2", "stopping"},
+			{0, signal(syscall.SIGHUP), "command<-1", "running"},
+			{0, signal(syscall.SIGTERM), "command<-15, survey", "running"},
+			{1, signal(syscall.SIGINT), "command<-2", "running"},
+			{2000 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, command<-15, look, wake 5s", "stopping"},
+			{2001 * ms, signal(syscall.SIGINT), "command<-2", "stopping"},
 		}},
 		{"at the end of stdin it is for the report alone", with(func(r *Rules) { r.Reports = true }), []turn{
 			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
-			{5000 * ms, elapsed{}, "(stopping the command: stdin), survey, forward 15, look, wake 5s", "stopping"},
+			{5000 * ms, elapsed{}, "(stopping the command: stdin), survey, command<-15, look, wake 5s", "stopping"},
 		}},
 		{"somebody else's stop comes first", with(func(r *Rules) { r.Reports = true }), []turn{
-			{0, stop{why: BoundEnded}, "(stopping the command: bind), forward 15, survey, look, wake 5s", "stopping"},
+			{0, stop{why: BoundEnded}, "(stopping the command: bind), command<-15, survey, look, wake 5s", "stopping"},
 		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
 			{0, stop{StdinClosed, 65536}, "wake 5s", "closing"},
 			{5000 * ms, elapsed{4096}, "wake 5s", "closing"},
 			{6000 * ms, elapsed{0}, "", "closing"}, // too soon
-			{10000 * ms, elapsed{4096}, "(stopping the command: stdin), forward 15, look, wake 5s", "stopping"},
+			{10000 * ms, elapsed{4096}, "(stopping the command: stdin), command<-15, look, wake 5s", "stopping"},
 		}},
 		{"which has a grace of its own, also if it comes at the end of the first", defaults(), []turn{
 			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
-			{5000 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"},
+			{5000 * ms, signal(syscall.SIGTERM), "command<-15, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, "", "stopping"},
 		}},
 		{"a command that is still there after --timeout, whatever stops it", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
-			{0, signal(syscall.SIGTERM), "forward 15, wake 1s", "stopping"},
+			{0, signal(syscall.SIGTERM), "command<-15, wake 1s", "stopping"},
 			{1, stop{why: TimedOut}, "(the exit status will be 124: timeout)", "stopping"},
 			{2, mainExits(exited(7), true), "exit 124", "over"},
 		}},
@@ -775,23 +775,23 @@ func TestStep(t *testing.T) {
 			{5501 * ms, sees(mainExits(signaled(9), false), found(member)), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a reload is not the stop signal of -t", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGHUP} }), []turn{
-			{0, signal(syscall.SIGHUP), "forward 1", "running"},
-			{600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 1, look, wake 5s", "stopping"},
+			{0, signal(syscall.SIGHUP), "command<-1", "running"},
+			{600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, command<-1, look, wake 5s", "stopping"},
 		}},
 		{"each signal of --stop-signal has a grace", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 3, look, wake 5s", "stopping"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, command<-3, look, wake 5s", "stopping"},
 			{1, stop{why: StdinClosed}, "", "stopping"},
 			{2, late{time.Second}, "", "stopping"}, // which the command gets back
 			{5999 * ms, elapsed{}, "", "stopping"},
-			{6000 * ms, elapsed{}, "forward 15, wake 5s", "stopping"},
+			{6000 * ms, elapsed{}, "command<-15, wake 5s", "stopping"},
 			{11000 * ms, elapsed{}, killsByGrace, "killed"},
 		}},
 		{"the parent's death has the signal of -p, and no others behind it", with(func(r *Rules) {
-			r.StopSignals, r.Deathsig = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM}, syscall.SIGINT
+			r.StopSignals, r.StopOnDeath = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM}, syscall.SIGINT
 		}), []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 3, look, wake 5s", "stopping"},
-			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 2, look, wake 5s", "stopping"},
-			{2001 * ms, signal(syscall.SIGINT), "forward 2", "stopping"}, // more than a second behind it, this is no copy
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, command<-3, look, wake 5s", "stopping"},
+			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), command<-2, look, wake 5s", "stopping"},
+			{2001 * ms, signal(syscall.SIGINT), "command<-2", "stopping"}, // more than a second behind it, this is no copy
 			{6000 * ms, elapsed{}, killsByGrace, "killed"},
 		}},
 		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, []turn{
@@ -802,8 +802,8 @@ func TestStep(t *testing.T) {
 		}},
 		{"the signal that -r sends decides what is asked for", rewrites, []turn{
 			{0, signal(syscall.SIGUSR2), "", "running"},
-			{0, signal(syscall.SIGHUP), "forward 10", "running"},
-			{1, signal(syscall.SIGUSR1), "forward 15, wake 1s", "stopping"},
+			{0, signal(syscall.SIGHUP), "command<-10", "running"},
+			{1, signal(syscall.SIGUSR1), "command<-15, wake 1s", "stopping"},
 			{2, mainExits(exited(0), false), "look", "lingering"},
 			{3, signal(syscall.SIGUSR2), "", "lingering"},
 			{4, sees(signal(syscall.SIGUSR1), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
@@ -812,24 +812,24 @@ func TestStep(t *testing.T) {
 			r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
 		}), []turn{
 			{0, mainStops(syscall.SIGSTOP), "", "running"},
-			{0, signal(syscall.SIGINT), "forward 2", "running"},
+			{0, signal(syscall.SIGINT), "command<-2", "running"},
 			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
-			{1, signal(syscall.SIGINT), "forward 2", "closing"},
+			{1, signal(syscall.SIGINT), "command<-2", "closing"},
 			{2, mainExits(exited(0), false), "look", "lingering"},
 			{3, signal(syscall.SIGINT), "", "lingering"},
 			{500 * ms, elapsed{}, "", "lingering"},
 			{501 * ms, sees(elapsed{}, found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"who stops the command himself continues it himself, unless it has to act on a signal", defaults(), []turn{
-			{0, signal(syscall.SIGUSR1), "forward 10", "running"},
+			{0, signal(syscall.SIGUSR1), "command<-10", "running"},
 			{0, mainStops(syscall.SIGSTOP), "", "running"},
-			{1 * ms, signal(syscall.SIGUSR1), "forward 10", "running"},
-			{2 * ms, signal(syscall.SIGINT), "forward 2, forward 18", "running"},
-			{3 * ms, signal(syscall.SIGINT), "forward 2", "running"},
-			{4 * ms, mainStops(syscall.SIGTSTP), "forward 18", "running"}, // this was under way
+			{1 * ms, signal(syscall.SIGUSR1), "command<-10", "running"},
+			{2 * ms, signal(syscall.SIGINT), "command<-2, command<-18", "running"},
+			{3 * ms, signal(syscall.SIGINT), "command<-2", "running"},
+			{4 * ms, mainStops(syscall.SIGTSTP), "command<-18", "running"}, // this was under way
 			{1500 * ms, mainStops(syscall.SIGTSTP), "", "running"},
-			{1600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, forward 18, look, wake 5s", "stopping"},
-			{4000 * ms, mainStops(syscall.SIGSTOP), "forward 18", "stopping"},
+			{1600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, command<-15, command<-18, look, wake 5s", "stopping"},
+			{4000 * ms, mainStops(syscall.SIGSTOP), "command<-18", "stopping"},
 		}},
 		{"Ctrl-C again and again, in the job", with(func(r *Rules) { r.ToGroup, r.Job = false, 50 }), []turn{
 			{0, byKernel(syscall.SIGINT), "", "running"},
@@ -973,7 +973,7 @@ func TestFrozenWithTheCommand(t *testing.T) {
 	r.Linger, r.Grace, r.OrphansGrace = 0, time.Minute, time.Second
 	l := New(&script{}, r, mainPid, true)
 	play(t, l, []turn{
-		{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+		{500 * ms, signal(syscall.SIGTERM), "command<-15", "running"},
 		{900 * ms, sees(mainExits(signaled(15), false), found(member)), "(stopping member), wake 5ms", "asking"},
 	})
 	l.givenBack += time.Second

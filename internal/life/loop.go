@@ -36,9 +36,10 @@ type Kernel interface {
 	Look() orphans.View
 	IncludeInherited()                                      // makes Reap and Look include the children from before fini
 	Survey(why Reason, named bool)                          // records what the tree is doing, within 100 ms
-	Forward(main int, sig syscall.Signal, group bool)       // sends sig to the main child or its group
-	Send(to orphans.Process, sig syscall.Signal) (may bool) // sends sig to a leftover that the last Look has found
-	Kill(childrenOnly bool) (hit, refused []int)            // sends SIGKILL
+	SignalCommand(main int, sig syscall.Signal, group bool) // sends sig to the main child or its group
+	// sends sig to a leftover that the last Look has found
+	SignalLeftover(to orphans.Process, sig syscall.Signal) (may bool)
+	Kill(childrenOnly bool) (hit, refused []int) // sends SIGKILL
 
 	Say(level Level, text string, why Reason) // writes a message, with the reason if there is one
 	// Tell writes a message about a leftover, or about an orphan if top is not 0. of is nil if fini has sent it nothing.
@@ -232,7 +233,7 @@ func (l *Loop) tick() (now time.Duration) {
 
 // A tenth of the time that --stop-within allows, but at most longestReserve, is reserved for what follows the command's
 // exit. Of its six parts, two are for leftovers that exit unasked, two for leftovers that exit after SIGTERM, and two
-// for reaping and the report. Machine.bounded says how many of these parts must remain.
+// for reaping and the report. Machine.waitEnd says how many of these parts must remain.
 const (
 	longestReserve = time.Second
 	partsOfReserve = 6
@@ -246,7 +247,7 @@ func (l *Loop) bound(now time.Duration) {
 	if l.rules.StopWithin == 0 || l.machine == nil {
 		return
 	}
-	end, keeps, waits := l.machine.bounded()
+	end, keeps, waits := l.machine.waitEnd()
 	if end == nil {
 		return
 	}
@@ -348,10 +349,11 @@ func (l *Loop) mainEnded() {
 	}
 }
 
-func (a send) do(l *Loop) {
+func (a signalLeftover) do(l *Loop) {
 	of := l.leftover(a.process)
 	of.note(a.sig, l.Now(), false)
-	if may := l.Send(a.process, a.sig); a.sig != syscall.SIGCONT { // within a session, fini may always send SIGCONT
+	may := l.SignalLeftover(a.process, a.sig)
+	if a.sig != syscall.SIGCONT { // within a session, fini may always send SIGCONT
 		of.refused = !may
 	}
 }
@@ -362,7 +364,7 @@ func (look) do(l *Loop) {
 	}
 	began := l.Now()
 	view := l.Look()
-	// Send only knows the processes of the last look, so the results of earlier looks are useless now.
+	// SignalLeftover only knows the processes of the last look, so the results of earlier looks are useless now.
 	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
 	l.queue = append(l.queue, looked{View: view, took: l.Now() - began})
 }

@@ -62,15 +62,17 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int) {
 	return []int{201}, nil
 }
 
-func (k *script) Exit(end End)                                  { k.note("exit %d", end.Status()) }
-func (k *script) RecordMainEnd()                                { k.note("main ended") }
-func (k *script) RecordSignal(Signal)                           {}
-func (k *script) WarnIgnored(got Signal)                        { k.note("dropped %d", got.Signal) }
-func (k *script) Unread() int                                   { return 0 }
-func (k *script) Look() orphans.View                            { k.note("look"); return orphans.View{} }
-func (k *script) IncludeInherited()                             { k.note("include") }
-func (k *script) Forward(_ int, sig syscall.Signal, group bool) { k.note("forward %d %t", sig, group) }
-func (k *script) Send(to orphans.Process, sig syscall.Signal) (may bool) {
+func (k *script) Exit(end End)           { k.note("exit %d", end.Status()) }
+func (k *script) RecordMainEnd()         { k.note("main ended") }
+func (k *script) RecordSignal(Signal)    {}
+func (k *script) WarnIgnored(got Signal) { k.note("dropped %d", got.Signal) }
+func (k *script) Unread() int            { return 0 }
+func (k *script) Look() orphans.View     { k.note("look"); return orphans.View{} }
+func (k *script) IncludeInherited()      { k.note("include") }
+func (k *script) SignalCommand(_ int, sig syscall.Signal, group bool) {
+	k.note("command<-%d %t", sig, group)
+}
+func (k *script) SignalLeftover(to orphans.Process, sig syscall.Signal) (may bool) {
 	k.note("send %d %d", to.Pid, sig)
 	return true
 }
@@ -115,7 +117,7 @@ func TestLoop(t *testing.T) {
 			want: "reap, wait 0s true, reap, wait 0s true, reap"},
 		"it was stopped, and has ended since": {waits: []Woken{bySIGTERM, child},
 			reaps: []reaping{{}, {}, {append(mainStops(syscall.SIGSTOP).exits, mainExits(exited(3), true).exits...), true}},
-			want:  "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3"},
+			want:  "reap, wait 0s true, reap, command<-15 true, wait 0s true, reap, main ended, exit 3"},
 		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{bySIGTERM}, after: 30 * ms,
 			reaps: []reaping{{}, mainExits(exited(3), true)}, want: "reap, wait 1.01s true, reap, main ended, exit 3"},
 		"-w": {rules: func(r *Rules) { r.WarnReaped = true }, reaps: []reaping{reap(true, 300, mainPid, mainPid)},
@@ -172,7 +174,7 @@ func TestLateSlices(t *testing.T) {
 			l := New(k, rules, mainPid, true)
 			settle(l)
 			asked := k.now
-			kills := func(call string) bool { return call == "forward 9 false" || call == "kill true" }
+			kills := func(call string) bool { return call == "command<-9 false" || call == "kill true" }
 			for k.after, k.lasts, k.lates = 0, true, c.lates; !slices.ContainsFunc(k.calls, kills) && len(k.calls) < 1000; {
 				l.turn()
 			}

@@ -95,7 +95,7 @@ var treeMoves = []move{
 	}},
 	{"and its group are sent TERM", 1, shellAlone, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, false)
-		if w.supply.bond && w.rules.Deathsig == syscall.SIGTERM && w.top() != nil {
+		if w.supply.bond && w.rules.StopOnDeath == syscall.SIGTERM && w.top() != nil {
 			w.ghost.due[0]-- // one for both
 		}
 		w.killGroup(outside, p.group, syscall.SIGTERM)

@@ -69,9 +69,9 @@ func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 			continue
 		}
 		do = append(do, say{level: Detail, text: fmt.Sprintf("stopping %d (%s), from before fini", q.Pid, q.Name)},
-			send{process: q, sig: syscall.SIGTERM})
+			signalLeftover{process: q, sig: syscall.SIGTERM})
 		if q.State == 'T' {
-			do = append(do, send{process: q, sig: syscall.SIGCONT})
+			do = append(do, signalLeftover{process: q, sig: syscall.SIGCONT})
 		}
 	}
 	after := min(p.pause, max(p.deadline-now, 0))
@@ -81,6 +81,6 @@ func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 
 func (*parting) stops() bool { return true }
 
-func (p *parting) bounded() (end *time.Duration, keeps, waits time.Duration) {
+func (p *parting) waitEnd() (end *time.Duration, keeps, waits time.Duration) {
 	return &p.deadline, 1, 1
 }

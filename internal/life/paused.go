@@ -52,4 +52,4 @@ func (r *records) ignore(got Signal) (do []action) {
 
 func (paused) stops() bool { return false }
 
-func (paused) bounded() (*time.Duration, time.Duration, time.Duration) { return nil, 0, 0 }
+func (paused) waitEnd() (*time.Duration, time.Duration, time.Duration) { return nil, 0, 0 }

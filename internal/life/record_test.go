@@ -23,11 +23,11 @@ func TestRecords(t *testing.T) {
 		of orphans.Process
 		is []Sent // nil for no Record
 	}{
-		{turn{100 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, mainChild, []Sent{{10, 100 * ms, true}}},
-		{turn{200 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, mainChild, []Sent{{10, 200 * ms, true}}},
-		{turn{300 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"}, mainChild, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}}},
+		{turn{100 * ms, signal(syscall.SIGUSR1), "command<-10", "running"}, mainChild, []Sent{{10, 100 * ms, true}}},
+		{turn{200 * ms, signal(syscall.SIGUSR1), "command<-10", "running"}, mainChild, []Sent{{10, 200 * ms, true}}},
+		{turn{300 * ms, signal(syscall.SIGTERM), "command<-15, wake 5s", "stopping"}, mainChild, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}}},
 		{turn{300 * ms, reap(false, 300), "", "stopping"}, orphans.Process{Pid: 300}, nil}, // of which a command may have thousands
-		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, mainChild, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}, {18, 400 * ms, true}}},
+		{turn{400 * ms, mainStops(syscall.SIGTSTP), "command<-18", "stopping"}, mainChild, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}, {18, 400 * ms, true}}},
 		{turn{2000 * ms, sees(mainExits(exited(0), false), found(member, sleeping, below)), "(stopping member), (stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
 			member, []Sent{{15, 300 * ms, true}}},
 		{turn{2005 * ms, sees(elapsed{}, found(member, sleeping, below)), "wake 10ms", "asking"}, sleeping, []Sent{{15, 2000 * ms, false}, {18, 2000 * ms, false}}},
@@ -67,22 +67,22 @@ func TestRecordsOfOnePid(t *testing.T) {
 // Which exits the kernel may have caused because memory ran out.
 func TestKillsOfOthers(t *testing.T) {
 	killed := func(pids ...int) []reaper.Exit { return exits(signaled(syscall.SIGKILL), pids...) }
-	over, toLeftover := noMain{}, send{orphans.Process{Pid: 300}, syscall.SIGKILL}
+	over, toLeftover := noMain{}, signalLeftover{orphans.Process{Pid: 300}, syscall.SIGKILL}
 	for what, c := range map[string]struct {
 		before []action
 		exits  []reaper.Exit
 		want   []int
 	}{
 		"the command":                      {nil, killed(mainPid), []int{mainPid}},
-		"the command, by fini":             {[]action{forward{syscall.SIGKILL, true}}, killed(mainPid), nil},
-		"after another signal":             {[]action{forward{syscall.SIGTERM, false}}, killed(mainPid), []int{mainPid}},
+		"the command, by fini":             {[]action{signalCommand{syscall.SIGKILL, true}}, killed(mainPid), nil},
+		"after another signal":             {[]action{signalCommand{syscall.SIGTERM, false}}, killed(mainPid), []int{mainPid}},
 		"an orphan while it runs":          {nil, killed(300), nil},
 		"an orphan that is reaped with it": {nil, killed(300, mainPid), []int{300, mainPid}},
 		"leftovers":                        {[]action{over}, killed(300, 301), []int{300, 301}},
 		"leftovers, one by fini":           {[]action{over, toLeftover}, killed(300, 301), []int{301}},
 		"leftovers, one by a round":        {[]action{over, kill{}}, killed(201, 301), []int{301}},
-		"leftovers of a killed group":      {[]action{forward{syscall.SIGKILL, false}, over}, killed(300), nil},
-		"a leftover of a killed command":   {[]action{forward{syscall.SIGKILL, true}, over}, killed(300), []int{300}},
+		"leftovers of a killed group":      {[]action{signalCommand{syscall.SIGKILL, false}, over}, killed(300), nil},
+		"a leftover of a killed command":   {[]action{signalCommand{syscall.SIGKILL, true}, over}, killed(300), []int{300}},
 		"all, by one call":                 {[]action{over, kill{childrenOnly: true}}, killed(300), nil},
 		"a pid that fini killed once":      {[]action{over, toLeftover}, killed(300, 300), []int{300}},
 		"other ends": {[]action{over}, []reaper.Exit{

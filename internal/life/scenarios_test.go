@@ -185,7 +185,7 @@ var settings = []part{
 		stopsOrphans(r)
 		r.Pause = true
 	}, more: pauses, moves: []string{"enters"}},
-	{name: "-p INT", set: func(r *Rules) { r.Deathsig = syscall.SIGINT }},
+	{name: "-p INT", set: func(r *Rules) { r.StopOnDeath = syscall.SIGINT }},
 	{name: "-p none", more: func(w *world) {
 		w.supply.bond = false
 		w.worker().unwatch(w.cast.shell)

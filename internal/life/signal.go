@@ -7,9 +7,9 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Signal is one that fini has received. What it means is decided in this file, and in the method onSignal of the
-// ladder and the sweep. A signal for the outer fini is first seen by entry.Sleeper. These are the questions about a
-// signal, in order:
+// A Signal is one that fini has received. What it means is decided in this file and by the machines: see onSignal of
+// the ladder and the sweep, and step of parting. A signal for the outer fini is first seen by entry.Sleeper. These are
+// the questions about a signal, in order:
 //
 //	question                                   answer
 //	is it for this process?                    an inner fini accepts only what the outer fini relays: see Accept
@@ -19,7 +19,7 @@ import (
 //	has fini just sent the same signal?        whoever killed the parent process may have signalled fini as well: see
 //	                                           expectedDuplicate
 //	what does it ask for?                      see requests
-//	who receives it?                           the command's process group or only the main child: see forward
+//	who receives it?                           the command's process group or only the main child: see signalCommand
 type Signal struct {
 	signals.Received
 	OfTree  bool // it was sent by a process of the tree, and fini shares the command's job
@@ -139,9 +139,9 @@ func (r Rules) requestBy(sig syscall.Signal) request {
 // suspending lists the signals with which a terminal suspends a job.
 var suspending = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 
-func (a forward) do(l *Loop) {
+func (a signalCommand) do(l *Loop) {
 	if group := l.rules.ToGroup && !a.alone; !l.main.Ended {
 		l.main.note(a.sig, l.Now(), group)
-		l.Forward(l.main.Pid, a.sig, group)
+		l.SignalCommand(l.main.Pid, a.sig, group)
 	}
 }

@@ -145,8 +145,8 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 
 func (s *sweep) stops() bool { return s.stage != waiting }
 
-// bounded sets no limit for killing. What has not exited by then is in uninterruptible sleep or can't be signalled.
-func (s *sweep) bounded() (end *time.Duration, keeps, waits time.Duration) {
+// waitEnd sets no limit for killing. What has not exited by then is in uninterruptible sleep or can't be signalled.
+func (s *sweep) waitEnd() (end *time.Duration, keeps, waits time.Duration) {
 	switch s.stage {
 	case lingering:
 		return &s.deadline, 4, 1
@@ -485,7 +485,7 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 			do = append(do, tell{process: p, what: "killing", quietly: i >= MaxNamed})
 		}
 		if s.Orphans == StopPipes && !slices.Contains(refused, p.Pid) {
-			do = append(do, send{process: p, sig: syscall.SIGKILL})
+			do = append(do, signalLeftover{process: p, sig: syscall.SIGKILL})
 			hit, fresh = append(hit, p.Pid), fresh || !killed
 		}
 	}

@@ -111,13 +111,13 @@ func (w whom) askToExit(now time.Duration, p orphans.Process, urgent bool, top i
 		}
 		how = askedLater
 	default:
-		do = append(do, send{process: p, sig: syscall.SIGTERM})
+		do = append(do, signalLeftover{process: p, sig: syscall.SIGTERM})
 		if how = askedNow; wasAsked {
 			how = askedAgain
 		}
 	}
 	if p.State == 'T' {
-		do = append(do, send{process: p, sig: syscall.SIGCONT}) // a suspended process can't react to SIGTERM
+		do = append(do, signalLeftover{process: p, sig: syscall.SIGCONT}) // a suspended process can't react to SIGTERM
 	}
 	return do, how
 }
@@ -127,7 +127,7 @@ func (w whom) killOne(p orphans.Process, top int) (do []action) {
 	if _, killed := w.of(p).wasSent(syscall.SIGKILL); !killed {
 		do = append(do, tell{process: p, what: "killing", quietly: w.count > MaxNamed, top: top})
 	}
-	return append(do, send{process: p, sig: syscall.SIGKILL})
+	return append(do, signalLeftover{process: p, sig: syscall.SIGKILL})
 }
 
 // keeps returns until when a leftover that was asked with the command's group may take to exit.

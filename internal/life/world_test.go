@@ -743,7 +743,7 @@ func (k *modelKernel) Survey(Reason, bool) {
 func (k *modelKernel) signal(p *proc, sig syscall.Signal, way way) error {
 	x := fact{what: sends, by: k.f, to: p, sig: sig, way: way}
 	k.w.happens(x)
-	if p != nil && p.alive() && !p.has(privileged) && (way == byForward || !k.w.blind) {
+	if p != nil && p.alive() && !p.has(privileged) && (way == toCommand || !k.w.blind) {
 		x.what = hits
 		k.w.happens(x)
 	}
@@ -751,24 +751,24 @@ func (k *modelKernel) signal(p *proc, sig syscall.Signal, way way) error {
 }
 
 // Forward is to the command: to its group, if that is to be, or else to it alone.
-func (k *modelKernel) Forward(pid int, sig syscall.Signal, group bool) {
+func (k *modelKernel) SignalCommand(pid int, sig syscall.Signal, group bool) {
 	k.called = true
 	main := k.w.get(k.w.cast.main)
 	if main == nil || !group || main.group != pid {
-		_ = k.signal(main, sig, byForward)
+		_ = k.signal(main, sig, toCommand)
 	}
 	if group {
 		for _, p := range k.w.group(pid) {
-			_ = k.signal(p, sig, byForward)
+			_ = k.signal(p, sig, toCommand)
 		}
 	}
 }
 
 // Send sends by a pidfd, or where nobody else reaps, so that it is the one that was seen.
-func (k *modelKernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
+func (k *modelKernel) SignalLeftover(to orphans.Process, sig syscall.Signal) (may bool) {
 	k.called = true
 	if p := k.w.byPid(to.Pid); p != nil && slices.Contains(k.f.looked, p.id) {
-		return k.signal(p, sig, bySend) != syscall.EPERM
+		return k.signal(p, sig, toLeftover) != syscall.EPERM
 	}
 	return true
 }
