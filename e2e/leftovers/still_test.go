@@ -2,6 +2,7 @@ package leftovers
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -52,6 +53,18 @@ func TestHopsBelowAnotherSubreaper(t *testing.T) {
 		l.MustHaveStatus(5)
 		rig.MustRecord(t, "the reader has", l.Out.Rest()) // and EOF
 	}
+}
+
+// An orphan that ends while fini reaps others is reaped too: its SIGCHLD comes between the last wait4 and the poll, which
+// strace delays.
+func TestReapedThoughItEndedBeforeThePoll(t *testing.T) {
+	t.Parallel()
+	l := rig.StartCmd(t, rig.Alone.Executed([]string{need.Program(t, "strace"), "-qq", "-o", os.DevNull, "-e", "inject=wait4:delay_exit=500000"},
+		"--", "/bin/sh", "-c", `(sleep 0.1 & echo "orphan $!"); read end; exit 5`))
+	orphan := l.Out.WantPID("orphan ")
+	rig.Until(t, "its zombie is gone", func() bool { return procfs.StatOf(orphan).State() == 0 })
+	rig.Write(t, l, "end\n")
+	l.MustEnd(5)
 }
 
 // Under --orphans=wait nothing wakes fini but what happens.

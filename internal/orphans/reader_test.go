@@ -238,6 +238,9 @@ func TestUnreadableIsMissed(t *testing.T) {
 func TestStill(t *testing.T) {
 	proc, tree := newFakeProc(t)
 	pids := proc.children(2)
+	if view := tree.Look(); view.Complete {
+		t.Errorf("nobody has asked: %+v", view)
+	}
 	tree.Pipes = true
 	if view := tree.Look(); !view.Complete {
 		t.Errorf("nobody came or went: %+v", view)
