@@ -30,7 +30,6 @@ func TestSurvey(t *testing.T) {
 		check.Until(t, label+" sleeps", func() bool { return label == "headless" || procfs.Sleeps(pid) })
 	}
 
-	tree := New()
 	labels := map[int]string{}
 	for label, pid := range f.pids {
 		labels[pid] = label
@@ -41,7 +40,14 @@ func TestSurvey(t *testing.T) {
 		}
 		return names
 	}
-	seen, more := tree.Survey(100, []string{"FINI_TEST", "NONE"})
+	var tree *Tree
+	var seen []Activity
+	var more int
+	check.Until(t, "the survey has had time for all", func() bool { // on a busy machine it may not
+		tree = New()
+		seen, more = tree.Survey(100, []string{"FINI_TEST", "NONE"})
+		return len(seen) == 7 && !slices.ContainsFunc(seen, func(a Activity) bool { return a.CPU < 0 })
+	})
 	check.Equal(t, "how many more", more, 0)
 	leaves, wrappers := order(seen)[:4], order(seen)[4:]
 	slices.Sort(leaves)
@@ -55,7 +61,7 @@ func TestSurvey(t *testing.T) {
 		if isServer {
 			want = []string{l.Addr().String()}
 		}
-		if !strings.Contains(a.CommandLine+" ", " "+label+" ") || a.State != 'S' && label != "headless" || a.Start == 0 || a.CPU < 0 || (a.Variables["FINI_TEST"] == "a test") != isServer ||
+		if !strings.Contains(a.CommandLine+" ", " "+label+" ") || a.State != 'S' && label != "headless" || a.Start == 0 || (a.Variables["FINI_TEST"] == "a test") != isServer ||
 			!slices.Equal(a.Listens, want) {
 			t.Errorf("%s: %+v", label, a)
 		}
