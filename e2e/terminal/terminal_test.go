@@ -106,7 +106,8 @@ func TestOrphanedJobReadsTheTerminal(t *testing.T) {
 				read end`, "bash"}, wrap, []string{"/bin/sh", "-c", "cat </dev/tty; echo over $?"})...))
 			screen.Want("over 1")
 			_, _ = io.WriteString(keys, "\n")
-			l.MustEnd(0)
+			l.MustHaveStatus(0)
+			rig.Until(t, "fini is gone, for which nobody waits", func() bool { return rig.HungUp(l.Witness) })
 		})
 	}
 }
