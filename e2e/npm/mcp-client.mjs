@@ -52,7 +52,7 @@ async function open() {
   if (forgetful) transport.ended.then(how => say('ended', `${name} ${how}`));
   else client.onclose = () => end(transport);
   live = client;
-  const { tools } = await client.listTools();
+  const { tools } = await client.listTools(undefined, always);
   if (forgetful) await client.callTool({ name: 'echo', arguments: { message: 'hello' } }, undefined, always);
   return { server: client.getServerVersion().name, tools: tools.map(tool => tool.name) };
 }
