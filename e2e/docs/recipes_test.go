@@ -145,7 +145,6 @@ var recipeTests = []recipe{
 	{"sh", "trap 'kill $server", quick, stopsInTrap},
 	{"sh", "--allow-orphan=sccache -- make", quick, allowed},
 	{"sh", "KEEP=web setsid server", quick, keeps},
-	{"sh", "fini -- make test", quick, trial{standIns: leakyMake, out: "done\n"}.run},
 	{"sh", "unshare -U", quick, inNamespace},
 	{"sh", "bwrap --dev-bind", quick, inNamespace},
 	{"sh", "dpkg -i", quick, shellParses}, // see releaseInstalled
@@ -219,7 +218,7 @@ func TestRecipes(t *testing.T) {
 	if containers.DockerWorks(t) {
 		example = containers.BuildExample(t)
 	}
-	seen := map[string]bool{}
+	seen, used := map[string]bool{}, map[int]bool{}
 	for _, page := range pages(t) {
 		for _, b := range recipes.BlocksOf(t, page) {
 			if b.Kind == "console" || seen[b.Text] { // see TestPagesExamples
@@ -231,10 +230,16 @@ func TestRecipes(t *testing.T) {
 				t.Errorf("%s, %s: no test runs this block of %q:\n%s", page, b.Section, b.Kind, b.Text)
 				continue
 			}
+			used[n] = true
 			rig.Case(t, recipeTests[n].quick, b.Section, func(t *testing.T) {
 				t.Parallel()
 				recipeTests[n].run(t, b.Text)
 			})
+		}
+	}
+	for n, r := range recipeTests {
+		if !used[n] { // a row before it takes its block
+			t.Errorf("no block of %q with %q is left for its test", r.kind, r.has)
 		}
 	}
 }
