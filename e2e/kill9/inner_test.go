@@ -37,10 +37,7 @@ while (got := signal.sigwaitinfo(every)).si_signo != 64:
 
 // sendersCommand is its command line, which another user can run too.
 func sendersCommand(t *testing.T) []string {
-	const python = "/usr/bin/python3"
-	_, err := os.Stat(python)
-	need.That(t, err == nil, python)
-	return []string{python, "-I", "-S", "-c", senders}
+	return []string{need.Program(t, "/usr/bin/python3"), "-I", "-S", "-c", senders}
 }
 
 // The kernel asks the command to end when the inner fini is killed, but not if the command has other credentials by then, or

@@ -232,6 +232,7 @@ func TestReportOfLeftovers(t *testing.T) {
 // What a process has used is told also if its parent process does not wait for it, and fini does.
 func TestReportOfUsage(t *testing.T) {
 	t.Parallel()
+	need.Program(t, "python3")
 	// It touches 50 MB, and says how long it has had a processor.
 	const burnt50MB, script = 50 << 20, `exec setsid sh -c 'python3 -c "import time
 memory = bytearray(range(256)) * 204800
