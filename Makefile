@@ -68,7 +68,7 @@ test: each     = 2m
 test-all: packages = $(call tests,)
 test-all: each     = 10m
 test-all: whole    = -whole
-test: build ## run the quick tests, in two minutes; those that lack something are skipped, and it says what that is
+test: build ## run the quick tests, in three to six minutes; those that lack something are skipped, and it says what that is
 test-all: build ## run all tests, in all places: engines, browsers, peers, a release and a soak too
 test test-all:
 	@$(GO) build -o bin/ran ./tools/ran

@@ -93,7 +93,7 @@ func TestEightThreads(t *testing.T) {
 		return // the others end with this process
 	}
 
-	check.NoError(t, tree.End(30*time.Second))
+	check.NoError(t, tree.End(5*time.Second))
 	if left := look(t, tree); len(left) > 0 {
 		t.Fatalf("%d are alive", len(left)) // nobody would see the end of them
 	}

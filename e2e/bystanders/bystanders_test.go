@@ -254,6 +254,7 @@ func TestEarlierChildWithAnotherExitSignal(t *testing.T) {
 // and are not hit.
 func TestRecycledPids(t *testing.T) {
 	t.Parallel()
+	rig.Long(t)
 	rig.NeedPidNamespace(t)
 	need.Root(t)
 	need.That(t, pidMaxIsTheNamespaces(), "a kernel.pid_max for each PID namespace (Linux 6.14)")

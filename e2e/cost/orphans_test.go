@@ -17,7 +17,7 @@ import (
 
 // storm is a shell that makes orphans as fast as it can, each by a child that ends first, when
 // it is told to.
-const storm = `echo ready; read go; i=0; while [ $i -lt 3000 ]; do (: &); i=$((i+1)); done; echo made; read end`
+const storm = `echo ready; read go; i=0; while [ $i -lt 1000 ]; do (: &); i=$((i+1)); done; echo made; read end`
 
 // fini reaps at once, as tini does. On a machine that leaves no processor idle it costs more, because each wake-up there
 // may wake the Go runtime's monitor too, up to a hundred times in a second.
@@ -25,7 +25,7 @@ func TestGuardCostPerOrphan(t *testing.T) {
 	rig.Long(t)
 	rig.Serial(t, "it compares what two processes cost")
 	tini := need.Program(t, "tini-static")
-	const orphans, rounds = 3000, 3
+	const orphans, rounds = 1000, 3
 	reap := func(t *testing.T, cmd *exec.Cmd) (switches, cpu float64) {
 		l := rig.StartCmd(t, cmd)
 		l.Out.Want("ready")

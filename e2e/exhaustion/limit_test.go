@@ -23,6 +23,7 @@ func noDescriptors(t *testing.T, pid, limit int) {
 // descriptor any more.
 func TestHeirWithoutDescriptors(t *testing.T) {
 	t.Parallel()
+	rig.Long(t)
 	for _, tt := range []struct {
 		streams, script string
 		limit           int
@@ -31,8 +32,8 @@ func TestHeirWithoutDescriptors(t *testing.T) {
 		{"closed", `exec "$@" <&- 2>&-`, 0},
 		{"non-blocking", `exec python3 -c 'import os, sys; os.set_blocking(2, False); os.execv(sys.argv[1], sys.argv[1:])' "$@"`, 0},
 	} {
-		// fini tries one pid after another, for some seconds.
-		rig.Case(t, tt.streams == "closed", tt.streams, func(t *testing.T) { // one by one
+		// fini tries one pid after another, which takes a processor some seconds.
+		t.Run(tt.streams, func(t *testing.T) { // one by one
 			need.Program(t, "python3")
 			l := rig.StartCmd(t, rig.Pair.Executed([]string{"/bin/sh", "-c", tt.script, "sh"}, "--grace=300ms", "--linger=0", "--", "/bin/sh", "-c",
 				`trap "" TERM; setsid sh -c 'setsid sh -c "sleep 1000; :" & sleep 1000; :' & echo ready; sleep 1000; sleep 1000`))

@@ -50,7 +50,7 @@ func TestKilledForMemory(t *testing.T) {
 				// The kernel takes a process for gone a moment before it has its memory back. If somebody wants some just then, it
 				// kills another one, fini say, and what such a life shows is something else.
 				for tries, kills := 0, 2; kills > 1 && tries < 5; tries++ {
-					h := rig.NewMemoryCgroup(t, 96<<20)
+					h := rig.NewMemoryCgroup(t, 48<<20)
 					report = reports.Path(t)
 					args := append(strings.Fields(tt.flags), "--report="+report, "--", "/bin/sh", "-c", "mkfifo $DIR/go; "+tt.script)
 					cmd := h.Around(p, nil, args...)

@@ -15,6 +15,9 @@ func TestStatus(t *testing.T) {
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for code := range 256 {
+			if rig.Quick() && code%32 > 3 && code < 252 {
+				continue // some of each 32, and the last
+			}
 			cmd := p.Command("--", "sh", "-c", fmt.Sprint("exit ", code))
 			rig.Complete(t, cmd)
 			if got := cmd.ProcessState.ExitCode(); got != code {

@@ -71,7 +71,7 @@
 //
 // # How often
 //
-// make test must not take longer than two minutes, so it runs only quick cases, which take a second or two. InPlaces is quick
+// make test has to stay short, so it runs only quick cases, which take a second or two of a processor. InPlaces is quick
 // in one place, Case says whether each case is quick, Long leaves a test to make test-all, and QuickOrFull chooses between
 // numbers of rounds. Every test calls t.Parallel, or Serial with a reason. It asks package need for programs and rights, and
 // is skipped if one is missing, or fails if FINI_MUST_RUN=1.

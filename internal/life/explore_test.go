@@ -18,7 +18,7 @@ import (
 // their future are one state. `make explore` goes deeper than `go test` does.
 var (
 	depth = flag.Int("explore.depth", 1, "moves that the tree and others make, in every order; the plainest scenarios get one more")
-	limit = flag.Int("explore.states", 4000, "leave a scenario after so many states")
+	limit = flag.Int("explore.states", 0, "leave a scenario after so many states; 0 for 4000, or 1000 with -short")
 	walks = flag.Int("explore.walks", 30, "random walks behind the depth, in each scenario")
 	whole = flag.Bool("explore.whole", false, "every combination of policy, flags, role, tree and moves, and not only of any two")
 	seed  = flag.Uint64("explore.seed", 1, "of the random walks")
@@ -258,13 +258,19 @@ func FuzzStep(f *testing.F) {
 
 // TestExplore is the explorer.
 func TestExplore(t *testing.T) {
-	start := time.Now()
+	start, limit := time.Now(), *limit
+	if limit == 0 {
+		limit = 4000
+		if testing.Short() {
+			limit = 1000
+		}
+	}
 	var cut []string
 	var tried, states, steps, walked int
 	total := rows{}
 	var mu sync.Mutex // of all above
 	try := func(s scenario) {
-		seen, made, isWhole, broken := explore(s, *limit)
+		seen, made, isWhole, broken := explore(s, limit)
 		random, n := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(s.name))))), 0
 		if broken == nil {
 			s.depth += 8 // as the walks have it
@@ -299,9 +305,9 @@ func TestExplore(t *testing.T) {
 		return
 	}
 	t.Logf("%d states and %d steps of %d scenarios, %d moves deep (the plainest %d), %d of them cut at %d states; "+
-		"%d random walks, seed %d; %v", states, steps, tried, *depth, *depth+1, len(cut), *limit, walked, *seed, time.Since(start).Round(ms))
+		"%d random walks, seed %d; %v", states, steps, tried, *depth, *depth+1, len(cut), limit, walked, *seed, time.Since(start).Round(ms))
 	if slices.Sort(cut); len(cut) > 0 {
-		t.Logf("CUT SHORT: %d of %d scenarios, at %d states; make explore goes deeper", len(cut), tried, *limit)
+		t.Logf("CUT SHORT: %d of %d scenarios, at %d states; make explore goes deeper", len(cut), tried, limit)
 		t.Logf("these were cut:\n%s", strings.Join(cut, "\n"))
 	}
 	if *only == "" {
