@@ -3,6 +3,7 @@ package install
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -53,13 +54,17 @@ func TestInstall(t *testing.T) {
 	}
 	const installs = `exec "$0" --install="$1"`
 	for name, script := range map[string]string{
-		"new":          "umask 077; " + installs,
-		"over another": `umask 0; echo old >"$1"; chmod 600 "$1"; ` + installs,
-		"over itself":  `"$0" --install="$1" && exec "$1" --install="$1"`,
-		"asked to end meanwhile": need.Program(t, "strace") +
-			` -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=TERM "$0" --install="$1"`,
+		"new":                    "umask 077; " + installs,
+		"over another":           `umask 0; echo old >"$1"; chmod 600 "$1"; ` + installs,
+		"over itself":            `"$0" --install="$1" && exec "$1" --install="$1"`,
+		"asked to end meanwhile": `strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=TERM "$0" --install="$1"`,
 	} {
-		t.Run(name, func(t *testing.T) { installed(t, install(t, script, t.TempDir(), 0, "", "a name")) })
+		t.Run(name, func(t *testing.T) {
+			if strings.HasPrefix(script, "strace") {
+				need.Program(t, "strace")
+			}
+			installed(t, install(t, script, t.TempDir(), 0, "", "a name"))
+		})
 	}
 	t.Run("over one that is executed", func(t *testing.T) {
 		dir := t.TempDir()
@@ -82,6 +87,13 @@ func TestInstall(t *testing.T) {
 		install(t, `mkfifo "$1"; `+installs, t.TempDir(), 125, "it is no regular file", "a name")
 		install(t, `exec "$0" --install=`, t.TempDir(), 125, "want a PATH")
 		install(t, installs+" true", t.TempDir(), 125, "runs no command")
+	})
+	t.Run("without /proc", func(t *testing.T) {
+		need.Root(t, "to mount a file system")
+		need.Program(t, "unshare", "bash")
+		const hidden = `exec unshare -m bash -c 'mount -t tmpfs none /proc && exec %s "$0" --install="$1"' "$0" "$1"`
+		installed(t, install(t, fmt.Sprintf(hidden, ""), t.TempDir(), 0, "", "a name"))
+		install(t, fmt.Sprintf(hidden, "-a fini"), t.TempDir(), 125, "cannot read this binary: open /proc/self/exe: no such file")
 	})
 	t.Run("no room", func(t *testing.T) {
 		dir := t.TempDir()

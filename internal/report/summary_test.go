@@ -52,9 +52,11 @@ func TestSummaryOfFamilies(t *testing.T) {
 	npm, node := Ancestor{300, "npm"}, Ancestor{301, "node"}
 	worker := by(node, npm)
 	worker.At.Listens = []string{"127.0.0.1:3000"}
+	top := by()
+	top.At.Listens = []string{"127.0.0.1:80"}
 	// The look finds them in any order.
 	r.AddLeftover(process(302, 301, "worker"), "worker", worker, "", false, sent(), "")
-	r.AddLeftover(process(300, mainPid, "npm"), "npm run dev", by(), "", false, sent(), "")
+	r.AddLeftover(process(300, mainPid, "npm"), "npm run dev", top, "", false, sent(), "")
 	r.AddLeftover(process(301, 300, "node"), "node server.js", by(npm), "", false, sent(), "")
 	r.AddLeftover(process(400, mainPid, "redis"), "redis", by(), "", false, sent(), "")
 	r.AddLeftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), "", false, sent(), "")
@@ -70,7 +72,7 @@ func TestSummaryOfFamilies(t *testing.T) {
 	r.AddLeftover(again, "again", by(), "", false, sent(), "")
 	text := r.Summary("It left 7 processes running")
 	check.Equal(t, text, table(text), `
-¦ 300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on tcp 127.0.0.1:3000 ¦ is still running ¦
+¦ 300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on tcp 127.0.0.1:80 and tcp 127.0.0.1:3000 ¦ is still running ¦
 ¦ 400 (redis), started by 100 (make test) ¦ exit 7 ¦
 ¦ 501 (job), started by daemon < 100 (make test) ¦ is still running ¦
 ¦ 400 (again) and 1 process that it started, started by 100 (make test) ¦ is still running ¦
