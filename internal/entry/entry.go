@@ -86,7 +86,7 @@ func copyWords(from, end, to uintptr) uintptr {
 // heir before it has stopped anything. Both therefore install a handler before the runtime starts. See catchEarly. The
 // runtime installs its own, but calls ours before it would die from a signal (see dieFromSignal and sigfwdgo in package
 // runtime). On SIGQUIT it prints a dump instead, so init installs our handler again.
-func init() { outer.catchEarly() }
+func init() { current.catchEarly() }
 
 //go:nosplit
 func (p *process) catchEarly() {
@@ -119,7 +119,7 @@ var earlyPC uintptr
 //go:nosplit
 func endEarly(sig uintptr) {
 	onTerminating(calls.Ignore)
-	for round := 0; round < 1000 && outer.Role == Heir && outer.killChildren(); round++ {
+	for round := 0; round < 1000 && current.Role == Heir && current.killChildren(); round++ {
 		calls.Rest(moment)
 	}
 	exitBy(uint32(sig))
@@ -146,7 +146,7 @@ func exitBy(status uint32) {
 //
 //go:nosplit
 func fork() {
-	p := &outer
+	p := &current
 	p.noteSelf()
 	p.catchEarly()
 	err := p.noteInherited()
@@ -180,7 +180,7 @@ func fork() {
 //
 //go:nosplit
 func watch() {
-	p := &outer
+	p := &current
 	if p.inner == 0 { // this process is the inner fini or a single process
 		return
 	}

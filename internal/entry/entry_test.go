@@ -124,7 +124,7 @@ func anOrphan(t *testing.T) int {
 func TestOneEarlySignal(t *testing.T) {
 	const asked = "FINI_TEST_END_EARLY"
 	if os.Getenv(asked) != "" {
-		outer.Role, outer.Self = Heir, 1<<30 // a process whose children can't be read may have some
+		current.Role, current.Self = Heir, 1<<30 // a process whose children can't be read may have some
 		endEarly(uintptr(syscall.SIGTERM))
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestOneEarlySignal$")

@@ -39,13 +39,13 @@ var atEntry struct {
 //go:nosplit
 func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
 
-// outer is the state of the outer fini. In an inner fini it is a copy made by the fork.
-var outer process
+// current is the state of this process. The fork copies it to the inner fini.
+var current process
 
 // MaxReports is the maximum number of --report flags.
 const MaxReports = 4
 
-// state is the part of a process that Facts passes on unchanged.
+// state is the part of a process that Record passes on unchanged.
 type state struct {
 	Sleeper
 	Failed         int             // the negative errno that prevented a pair
@@ -96,8 +96,8 @@ const (
 // commands such as "pkill fini" signal only the outer fini. The arguments in /proc/PID/cmdline are not changed.
 const InnerName = "reaper"
 
-// Facts is what this process knew before its runtime started.
-type Facts struct {
+// A Record is what this process knew before its runtime started.
+type Record struct {
 	state
 
 	// Linked reports whether the linker used the entry point of this package. If not, fini can't undo what the Go
@@ -118,25 +118,25 @@ type Facts struct {
 }
 
 // Known returns what this process recorded before its runtime started.
-func Known() Facts {
+func Known() Record {
 	linked := atEntry.environ != 0
 	if !linked {
-		outer.noteSelf()
+		current.noteSelf()
 	}
-	f := Facts{state: outer.state, Linked: linked, Closed: atEntry.closed, Pid: outer.Self,
-		Dir: unix.ByteSliceToString(outer.dir[:])}
-	for _, pid := range outer.inherited {
+	r := Record{state: current.state, Linked: linked, Closed: atEntry.closed, Pid: current.Self,
+		Dir: unix.ByteSliceToString(current.dir[:])}
+	for _, pid := range current.inherited {
 		if pid != 0 {
-			f.Inherited = append(f.Inherited, int(pid))
+			r.Inherited = append(r.Inherited, int(pid))
 		}
 	}
 	if linked {
-		f.Blocked = &atEntry.blocked
+		r.Blocked = &atEntry.blocked
 	}
-	if outer.stderrFlags != 0 { // see inherit
-		_, _ = unix.FcntlInt(2, unix.F_SETFL, outer.stderrFlags)
+	if current.stderrFlags != 0 { // see inherit
+		_, _ = unix.FcntlInt(2, unix.F_SETFL, current.stderrFlags)
 	}
-	return f
+	return r
 }
 
 // noteSelf records the pid, process group and session of this process, and who its parent is.

@@ -231,7 +231,7 @@ var invariants = []struct {
 		_, byLook := x.event.(looked)
 		clears := byLook && x.before == "clearing" && where(x.by.machine) == "clearing"
 		may := func(p *proc) bool { return p.alive() && w.isCleared(p) && !p.mark.refused }
-		return !clears || w.now <= w.ghost.clearsAt+refusedBound+slack || w.first(may) != nil
+		return !clears || w.now <= w.ghost.clearsAt+refusedLimit+slack || w.first(may) != nil
 	}},
 	{"from outside", "no process in the PID namespace of a pause can end the pause, or shorten its end", turns, func(w *world, x fact) bool {
 		got, is := x.event.(Signal)
@@ -542,7 +542,7 @@ func (w *world) ladder() time.Duration {
 // extra is the same for those that can't be ended.
 func (w *world) extra() time.Duration {
 	if w.first(func(p *proc) bool { return p.has(asleep | privileged | traced) }) != nil {
-		return 4*killedBound + slack
+		return 4*killedLimit + slack
 	}
 	return slack
 }

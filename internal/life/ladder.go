@@ -297,9 +297,9 @@ func (l *ladder) onElapsed(now time.Duration, unread int) ([]action, Machine) {
 		l.further = l.further[1:]
 		return append(append([]action{signalCommand{sig: sig}}, l.continueMain()...), l.endIn(now, l.Grace)...), l
 	case (l.rung == stopping || l.rung == closing) && now >= l.deadline:
-		l.rung, l.deadline = killed, now+killedBound
+		l.rung, l.deadline = killed, now+killedLimit
 		// Kill only the main child, so that other processes of the group still have the time of --linger to clean up.
-		return []action{l.killing(now), signalCommand{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
+		return []action{l.killing(now), signalCommand{sig: syscall.SIGKILL, alone: true}, wake{killedLimit}}, l
 	case l.rung == killed:
 		// The main child is still alive after SIGKILL, so treat it as a leftover, and ask the others to exit now.
 		s := l.sweep(nil)

@@ -168,8 +168,8 @@ const ByName = "allow-orphan"
 const (
 	// These limit the wait after SIGKILL. A killed process may have to free much memory, or be in uninterruptible
 	// sleep. A process that fini may not signal can only exit by itself. Both times are guesses.
-	killedBound  = 10 * time.Second
-	refusedBound = 2 * time.Second
+	killedLimit  = 10 * time.Second
+	refusedLimit = 2 * time.Second
 
 	// A supervisor may send a signal to the parent process or to one process of the pair, and then the same signal to
 	// the others. fini takes equal signals within this time as one stop. It is a guess.

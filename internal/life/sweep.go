@@ -202,7 +202,7 @@ func (s *sweep) onSignal(now time.Duration, got Signal) ([]action, Machine) {
 	s.sawInterrupt, s.urgent = s.sawInterrupt || sig == syscall.SIGINT, true
 	switch {
 	case again && s.stage == asking && s.answered:
-		return s.enter(killing, now+killedBound, say{level: Normal, text: "killing the leftovers: a second SIGINT"})
+		return s.enter(killing, now+killedLimit, say{level: Normal, text: "killing the leftovers: a second SIGINT"})
 	case s.stage == lingering || s.stage == waiting:
 		return s.proceed()
 	case s.stage == asking && s.owed:
@@ -259,7 +259,7 @@ func (s *sweep) onElapsed(now time.Duration) ([]action, Machine) {
 	case s.stage == lingering && now >= s.deadline:
 		return s.proceed()
 	case s.stage == asking && s.answered && now >= s.deadline && !s.owed:
-		return s.enter(killing, now+killedBound) // the look is for messages about processes that did not exit
+		return s.enter(killing, now+killedLimit) // the look is for messages about processes that did not exit
 	case s.stage == killing && s.Orphans == StopAll:
 		return s.kill(now)
 	case s.looks():
@@ -373,12 +373,12 @@ func (s *sweep) inGroup(p orphans.Process) bool {
 // look is not enough, because it may miss a process that was forked while it walked the tree.
 func (s *sweep) killGroup(now time.Duration, e looked, do []action) ([]action, Machine) {
 	if !s.answered {
-		s.answered, s.deadline = true, now+killedBound
+		s.answered, s.deadline = true, now+killedLimit
 	}
 	group := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return p.Allowed || !s.inGroup(p) })
-	none, refusing, bound := len(group) == 0, s.refusing(e.Found), s.deadline
+	none, refusing, limit := len(group) == 0, s.refusing(e.Found), s.deadline
 	if !slices.ContainsFunc(group, func(p orphans.Process) bool { return !slices.Contains(refusing, p.Pid) }) {
-		bound -= killedBound - refusedBound
+		limit -= killedLimit - refusedLimit
 	}
 	for _, p := range group {
 		if slices.Contains(refusing, p.Pid) {
@@ -390,7 +390,7 @@ func (s *sweep) killGroup(now time.Duration, e looked, do []action) ([]action, M
 		do = append(do, s.killOne(p, 0)...)
 	}
 	switch wasQuiet := s.quietLook; {
-	case none && wasQuiet, now >= bound:
+	case none && wasQuiet, now >= limit:
 		s.killsGroup, s.quietLook = false, false
 		return s.proceed(do...)
 	case none && !wasQuiet:
@@ -507,7 +507,7 @@ func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 
 func (s *sweep) onSwept(now time.Duration, e swept, do ...action) ([]action, Machine) {
 	if e.fresh {
-		s.deadline, s.pause = now+killedBound, shortPause
+		s.deadline, s.pause = now+killedLimit, shortPause
 	}
 	switch {
 	case s.Allow && len(e.hit)+len(e.refused) == 0:
@@ -521,11 +521,11 @@ func (s *sweep) onSwept(now time.Duration, e swept, do ...action) ([]action, Mac
 		// A process may have forked before it was killed, so start another round immediately.
 		return append(do, wake{0}), s
 	}
-	bound := s.deadline
+	limit := s.deadline
 	if len(e.hit) == 0 {
-		bound -= killedBound - refusedBound
+		limit -= killedLimit - refusedLimit
 	}
-	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
+	if left := slices.Concat(e.hit, e.refused); now >= limit && len(left) > 0 {
 		return s.finish(append(do, s.gaveUp(now, left))...)
 	}
 	return append(do, s.again(now)), s
