@@ -45,7 +45,7 @@ var current process
 // MaxReports is the maximum number of --report flags.
 const MaxReports = 4
 
-// state is the part of a process that Record passes on unchanged.
+// state is the part of a process that Origin passes on unchanged.
 type state struct {
 	Sleeper
 	Failed         int             // the negative errno that prevented a pair
@@ -96,8 +96,8 @@ const (
 // commands such as "pkill fini" signal only the outer fini. The arguments in /proc/PID/cmdline are not changed.
 const InnerName = "reaper"
 
-// A Record is what this process knew before its runtime started.
-type Record struct {
+// An Origin is what this process knew before its runtime started.
+type Origin struct {
 	state
 
 	// Linked reports whether the linker used the entry point of this package. If not, fini can't undo what the Go
@@ -118,25 +118,25 @@ type Record struct {
 }
 
 // Known returns what this process recorded before its runtime started.
-func Known() Record {
+func Known() Origin {
 	linked := atEntry.environ != 0
 	if !linked {
 		current.noteSelf()
 	}
-	r := Record{state: current.state, Linked: linked, Closed: atEntry.closed, Pid: current.Self,
+	o := Origin{state: current.state, Linked: linked, Closed: atEntry.closed, Pid: current.Self,
 		Dir: unix.ByteSliceToString(current.dir[:])}
 	for _, pid := range current.inherited {
 		if pid != 0 {
-			r.Inherited = append(r.Inherited, int(pid))
+			o.Inherited = append(o.Inherited, int(pid))
 		}
 	}
 	if linked {
-		r.Blocked = &atEntry.blocked
+		o.Blocked = &atEntry.blocked
 	}
 	if current.stderrFlags != 0 { // see inherit
 		_, _ = unix.FcntlInt(2, unix.F_SETFL, current.stderrFlags)
 	}
-	return r
+	return o
 }
 
 // noteSelf records the pid, process group and session of this process, and who its parent is.

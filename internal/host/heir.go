@@ -23,7 +23,7 @@ import (
 //	/dev/tty                     opened with O_NONBLOCK, so it doesn't wait for a modem
 //	/sys/fs/cgroup               the number of processes killed for lack of memory, answered by the kernel
 //	GITHUB_STEP_SUMMARY          only after the last child; a --report was opened before the command started
-func TakeOver(options *cli.Options, self entry.Record) life.Result {
+func TakeOver(options *cli.Options, self entry.Origin) life.Result {
 	result := life.ResultOf(syscall.WaitStatus(self.Status))
 	k := newSystem(options, self)
 	k.begun = calls.Uptime()

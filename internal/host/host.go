@@ -25,7 +25,7 @@ import (
 )
 
 // Run runs the command as a single process or as the inner fini, and returns how fini must end after that.
-func Run(options *cli.Options, environ []string, self entry.Record) life.Result {
+func Run(options *cli.Options, environ []string, self entry.Origin) life.Result {
 	k := newSystem(options, self)
 	if k.plan.BeAlone {
 		k.socket.BeAlone()
@@ -64,7 +64,7 @@ func Run(options *cli.Options, environ []string, self entry.Record) life.Result 
 // one goroutine uses it, because only one goroutine may reap children and send signals. See life.Loop.
 type system struct {
 	Logger
-	self   entry.Record
+	self   entry.Origin
 	plan   life.Plan
 	args   []string // the command line to run
 	rules  life.Rules
@@ -93,7 +93,7 @@ type system struct {
 	toldOfMemory int           // number of messages about processes killed for lack of memory
 }
 
-func newSystem(options *cli.Options, self entry.Record) *system {
+func newSystem(options *cli.Options, self entry.Origin) *system {
 	k := &system{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1,
 		socket: Socket{self.Socket}, stdin: pdeath.Watch{FD: -1}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)

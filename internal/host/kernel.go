@@ -239,8 +239,8 @@ func (k *system) SignalLeftover(to orphans.Process, sig syscall.Signal) (may boo
 }
 
 // Kill sends SIGKILL to the whole tree, or only to the children of fini.
-func (k *system) Kill(childrenOnly bool) (hit, refused []int) {
-	if childrenOnly {
+func (k *system) Kill(own bool) (hit, refused []int) {
+	if own {
 		return k.tree.KillChildren()
 	}
 	return k.tree.Kill()

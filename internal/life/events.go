@@ -72,7 +72,7 @@ type (
 		process orphans.Process
 		sig     syscall.Signal
 	}
-	kill  struct{ childrenOnly bool }   // sends SIGKILL to the tree; reaped and swept are the results
+	kill  struct{ own bool }            // sends SIGKILL to the tree, or to own children only; reaped and swept result
 	wake  struct{ after time.Duration } // replaces the previous wake
 	hurry struct{ after time.Duration } // like wake, unless the previous wake is sooner
 	tell  struct {                      // writes a message about a leftover

@@ -133,7 +133,7 @@ func text(actions []action) string {
 		case signalLeftover:
 			word = fmt.Sprintf("%s<-%d", a.process.Name, a.sig)
 		case kill:
-			word = map[bool]string{true: "kill children", false: "kill"}[a.childrenOnly]
+			word = map[bool]string{true: "kill children", false: "kill"}[a.own]
 		case survey:
 			word = map[bool]string{true: "survey in lines", false: "survey"}[a.named]
 		case wake:
@@ -201,7 +201,7 @@ func step(l *Loop, now time.Duration, e event) (do []action) {
 			l.mainEnded()
 		}
 	case swept:
-		is.fresh = l.killed(now, is.hit)
+		is.fresh = l.noteKills(now, is.hit)
 		e = is
 	}
 	if l.machine == nil {

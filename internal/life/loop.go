@@ -39,7 +39,7 @@ type Kernel interface {
 	SignalCommand(main int, sig syscall.Signal, group bool) // sends sig to the main child or its group
 	// sends sig to a leftover that the last Look has found
 	SignalLeftover(to orphans.Process, sig syscall.Signal) (may bool)
-	Kill(childrenOnly bool) (hit, refused []int) // sends SIGKILL
+	Kill(own bool) (hit, refused []int) // sends SIGKILL to the tree, or to own children only
 
 	Say(level Level, text string, why Reason) // writes a message, with the reason if there is one
 	// Tell writes a message about a leftover, or about an orphan if top is not 0. of is nil if fini has sent it nothing.
@@ -372,8 +372,8 @@ func (look) do(l *Loop) {
 func (a survey) do(l *Loop) { l.Survey(a.why, a.named) }
 
 func (a kill) do(l *Loop) {
-	hit, refused := l.Kill(a.childrenOnly)
-	fresh := l.killed(l.Now(), hit)
+	hit, refused := l.Kill(a.own)
+	fresh := l.noteKills(l.Now(), hit)
 	l.all = l.all || !l.rules.Allow
 	l.collect()
 	l.queue = append(l.queue, swept{hit: hit, refused: refused, fresh: fresh})

@@ -57,8 +57,8 @@ func (k *script) Reap() (exits []reaper.Exit, none bool) {
 
 func (k *script) Survey(why Reason, named bool) { k.note("survey %v %t", why, named) }
 
-func (k *script) Kill(childrenOnly bool) (hit, refused []int) {
-	k.note("kill %t", childrenOnly)
+func (k *script) Kill(own bool) (hit, refused []int) {
+	k.note("kill %t", own)
 	return []int{201}, nil
 }
 

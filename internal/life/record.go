@@ -151,9 +151,9 @@ func (r *records) asked(p orphans.Process) (first Sent, ok bool) {
 	return r.of(p).wasSent(syscall.SIGTERM)
 }
 
-// killed records which processes were sent SIGKILL in a round, and reports whether any of them is hit for the first
+// noteKills records which processes were sent SIGKILL in a round, and reports whether any of them is hit for the first
 // time.
-func (r *records) killed(now time.Duration, hit []int) (fresh bool) {
+func (r *records) noteKills(now time.Duration, hit []int) (fresh bool) {
 	for _, pid := range hit {
 		found := r.leftovers[pid]
 		if found == nil {

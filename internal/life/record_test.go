@@ -83,7 +83,7 @@ func TestKillsOfOthers(t *testing.T) {
 		"leftovers, one by a round":        {[]action{over, kill{}}, killed(201, 301), []int{301}},
 		"leftovers of a killed group":      {[]action{signalCommand{syscall.SIGKILL, false}, over}, killed(300), nil},
 		"a leftover of a killed command":   {[]action{signalCommand{syscall.SIGKILL, true}, over}, killed(300), []int{300}},
-		"all, by one call":                 {[]action{over, kill{childrenOnly: true}}, killed(300), nil},
+		"all, by one call":                 {[]action{over, kill{own: true}}, killed(300), nil},
 		"a pid that fini killed once":      {[]action{over, toLeftover}, killed(300, 300), []int{300}},
 		"other ends": {[]action{over}, []reaper.Exit{
 			{Pid: mainPid, Status: suspended(syscall.SIGKILL)}, {Pid: mainPid, Status: exited(9)},
@@ -109,7 +109,7 @@ func TestKilledByOneCall(t *testing.T) {
 	k := &script{}
 	l := newLoop(k, defaults(), mainPid)
 	left := l.leftover(escapee)
-	kill{childrenOnly: true}.do(l)
+	kill{own: true}.do(l)
 	k.reaps = []reaping{{exits: exits(signaled(syscall.SIGKILL), escapee.Pid)}}
 	l.collect()
 	check.Equal(t, "what it was sent", left.Signals(), []syscall.Signal{syscall.SIGKILL})

@@ -502,7 +502,7 @@ func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 		return append(do, kill{}), s
 	}
 	s.burstEnd = now + burstFor
-	return append(do, kill{childrenOnly: true}), s
+	return append(do, kill{own: true}), s
 }
 
 func (s *sweep) onSwept(now time.Duration, e swept, do ...action) ([]action, Machine) {
@@ -513,7 +513,7 @@ func (s *sweep) onSwept(now time.Duration, e swept, do ...action) ([]action, Mac
 	case s.Allow && len(e.hit)+len(e.refused) == 0:
 		return append(do, look{}), s // to find out whether --allow-orphan spares everything that is left
 	case s.burstEnd != 0 && e.fresh && now < s.burstEnd:
-		return append(do, kill{childrenOnly: true}), s
+		return append(do, kill{own: true}), s
 	case s.burstEnd != 0:
 		s.burstEnd = 0
 		return append(do, kill{}), s

@@ -774,12 +774,12 @@ func (k *modelKernel) SignalLeftover(to orphans.Process, sig syscall.Signal) (ma
 }
 
 // Kill sends SIGKILL to the children, or to the whole tree, but for one that was forked just now.
-func (k *modelKernel) Kill(childrenOnly bool) (hit, refused []int) {
+func (k *modelKernel) Kill(own bool) (hit, refused []int) {
 	k.called = true
 	w, f := k.w, k.f
-	childrenOnly = childrenOnly || w.blind
+	own = own || w.blind
 	for _, p := range w.those(func(p *proc) bool {
-		isSeen := p.parent == f.id || !childrenOnly && (w.descends(p, f.id) || k.seesEntrants() && p.has(entered))
+		isSeen := p.parent == f.id || !own && (w.descends(p, f.id) || k.seesEntrants() && p.has(entered))
 		return isSeen && !slices.Contains(k.missed, p) && !p.has(inherited) && !w.isSpared(p)
 	}) {
 		switch k.signal(p, syscall.SIGKILL, byKill) {
