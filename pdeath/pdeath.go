@@ -94,7 +94,11 @@ func Process(pid int) (Watch, error) {
 	switch err {
 	case nil:
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if n, _ := unix.Poll(fds, 0); n == 0 {
+		n, interrupted := unix.Poll(fds, 0)
+		for interrupted == unix.EINTR { // poll(2) looks for signals first, even if it does not wait
+			n, interrupted = unix.Poll(fds, 0)
+		}
+		if n == 0 {
 			return Watch{fd, unix.POLLIN}, nil
 		}
 		_ = unix.Close(fd)

@@ -213,6 +213,20 @@ func TestReportIsRefused(t *testing.T) {
 	})
 }
 
+// If one of two reports can't be written, the other has the error, and nothing of an earlier run.
+func TestReportHasTheErrorOfAnother(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "report")
+	rig.Complete(t, rig.Pair.Command("--report="+path, "--", "true"))
+	for _, paths := range [][]string{{path, dir}, {dir, path}} {
+		status, stdout, _ := rig.Ask(t, rig.Pair.Command("--report="+paths[0], "--report="+paths[1], "--", "echo", "started"))
+		if text := rig.ReadFile(t, path); status != 125 || stdout != "" || !strings.Contains(text, "it is a directory") {
+			t.Errorf("%q: status %d, stdout %q, the report %s", paths, status, stdout, text)
+		}
+	}
+}
+
 // A terminal is written without waiting, wherever it is.
 func TestReportToATerminal(t *testing.T) {
 	t.Parallel()

@@ -195,10 +195,7 @@ func (k *system) IncludeInherited() { k.tree.IncludeInherited() }
 
 // Survey records what the processes of the tree are doing, for the report. If named is true, it writes messages about
 // up to ten of them.
-func (k *system) Survey(why life.Reason, named bool) {
-	if named {
-		k.outOfTime = why
-	}
+func (k *system) Survey(named bool) {
 	if named = named && k.Threshold >= life.Normal; !named && !k.report.Lists() {
 		return
 	}

@@ -59,6 +59,9 @@ func (k *system) Say(level life.Level, text string, why life.Reason) {
 		return
 	}
 	k.isStopped = k.isStopped || k.ended == 0
+	if k.ended == 0 && (why == life.TimedOut || why == life.WentIdle) {
+		k.outOfTime = why
+	}
 	k.Sayf(level, "%s: %s", text, k.because(why))
 }
 

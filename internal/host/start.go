@@ -3,6 +3,7 @@ package host
 // This file contains the steps before the loop. See main.go.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -34,15 +35,18 @@ func (k *system) prepare(options *cli.Options) (err error) {
 	}
 	var places []report.Place
 	for _, path := range options.Report {
-		place, err := report.Open(path, k.self.Closed)
-		if err != nil {
-			return err
+		place, failed := report.Open(path, k.self.Closed)
+		if failed == nil {
+			places = append(places, place)
 		}
-		places = append(places, place)
+		err = cmp.Or(err, failed)
 	}
 	if len(places) > 0 {
 		k.report = report.New(places, options.Command, VersionNumber())
 		k.report.Fini = k.self.Pid
+	}
+	if err != nil { // the other reports have it
+		return err
 	}
 	if err := k.catch(); err != nil {
 		return err

@@ -65,7 +65,6 @@ type (
 	}
 	look   struct{} // reaps and finds the processes of the tree; looked is the result
 	survey struct { // records what the tree is doing, and also writes messages if named
-		why   Reason // NoReason for a signal
 		named bool
 	}
 	signalLeftover struct { // sends a signal to one leftover

@@ -227,7 +227,7 @@ func (l *ladder) survey(why Reason) []action {
 		return nil
 	}
 	l.surveyed = true
-	return []action{survey{why, named}}
+	return []action{survey{named}}
 }
 
 func (l *ladder) endIn(now, after time.Duration) []action { return l.enterFor(stopping, now, after) }

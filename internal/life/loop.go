@@ -35,7 +35,7 @@ type Kernel interface {
 	// finds the processes of the tree, and remembers who started them
 	Look() orphans.View
 	IncludeInherited()                                      // makes Reap and Look include the children from before fini
-	Survey(why Reason, named bool)                          // records what the tree is doing, within 100 ms
+	Survey(named bool)                                      // records what the tree is doing, within 100 ms
 	SignalCommand(main int, sig syscall.Signal, group bool) // sends sig to the main child or its group
 	// sends sig to a leftover that the last Look has found
 	SignalLeftover(to orphans.Process, sig syscall.Signal) (may bool)
@@ -369,7 +369,7 @@ func (look) do(l *Loop) {
 	l.queue = append(l.queue, looked{View: view, took: l.Now() - began})
 }
 
-func (a survey) do(l *Loop) { l.Survey(a.why, a.named) }
+func (a survey) do(l *Loop) { l.Survey(a.named) }
 
 func (a kill) do(l *Loop) {
 	hit, refused := l.Kill(a.own)

@@ -55,7 +55,7 @@ func (k *script) Reap() (exits []reaper.Exit, none bool) {
 	return r.exits, r.none
 }
 
-func (k *script) Survey(why Reason, named bool) { k.note("survey %v %t", why, named) }
+func (k *script) Survey(named bool) { k.note("survey %t", named) }
 
 func (k *script) Kill(own bool) (hit, refused []int) {
 	k.note("kill %t", own)

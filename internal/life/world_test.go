@@ -733,7 +733,7 @@ func (k *modelKernel) Look() (v orphans.View) {
 }
 
 // Survey reads what the tree is doing.
-func (k *modelKernel) Survey(Reason, bool) {
+func (k *modelKernel) Survey(bool) {
 	k.called = true
 	k.w.happens(fact{what: surveys, by: k.f})
 }

@@ -38,8 +38,8 @@ func (r *Report) junit() []byte {
 			startedBy(l.Lineage), whereIs(l.At), cmp.Or(l.ended, any("no")))
 		cases = append(cases, testcase{l.During, what, "failure", what, text, 0})
 	}
-	if r.moreLeftovers > 0 && !r.isStopped {
-		what := fmt.Sprintf("left running: %d more", r.moreLeftovers)
+	if r.moreLeaks > 0 && !r.isStopped {
+		what := fmt.Sprintf("left running: %d more", r.moreLeaks)
 		cases = append(cases, testcase{"", what, "failure", what, "", 0})
 	}
 

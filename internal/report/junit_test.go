@@ -114,6 +114,11 @@ func TestJUnit(t *testing.T) {
 		for i := range maxLeftovers + 7 {
 			r.AddLeftover(process(1000+i, 1, "left"), strings.Repeat("<", 100_000), from, "", false, sent(), "")
 		}
+		r.AddLeftover(process(1, 1, "kept"), "kept", from, "pipes", false, sent(), "")
+		allowed := process(2, 1, "allowed")
+		allowed.Allowed = true
+		r.AddLeftover(allowed, "allowed", from, "", false, sent(), "")
+		check.Equal(t, "the last line of the summary", strings.HasSuffix(r.Summary("It left some"), "\nAnd 237 more.\n\n"), true)
 	})
 	equal("the last of many", more[len(more)-1:], "left running: 7 more: left running: 7 more: ")
 }

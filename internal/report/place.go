@@ -201,7 +201,10 @@ func (p Place) write(text []byte) error {
 	if err == nil {
 		err = writeAll(p.FD, text)
 	}
-	if err = cmp.Or(err, unix.Ftruncate(p.FD, int64(len(text)))); err != nil {
+	if err == nil {
+		err = unix.Ftruncate(p.FD, int64(len(text)))
+	}
+	if err != nil {
 		_ = unix.Ftruncate(p.FD, 0)
 	}
 	return cmp.Or(err, unix.Close(p.FD))

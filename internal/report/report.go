@@ -45,6 +45,7 @@ type Report struct {
 	moreRunning   int
 	leftovers     []*leftover
 	moreLeftovers int
+	moreLeaks     int // of those, without the ones that --allow-orphan or --orphans=pipes spares
 	reaped        int
 }
 
@@ -155,6 +156,9 @@ func (r *Report) AddLeftover(p orphans.Process, commandLine string, from Lineage
 	}
 	if r.Full() {
 		r.moreLeftovers++
+		if spared == "" && !p.Allowed {
+			r.moreLeaks++
+		}
 		return
 	}
 	left := &leftover{Lineage: from, found: time.Now(), age: calls.Uptime() - p.Start, sent: sent,

@@ -141,7 +141,7 @@ func (r *Report) Summary(what string) string {
 			whereIs(l.At)
 		text += "| " + inMarkdown(who) + " | " + inMarkdown(fmt.Sprint(cmp.Or(l.ended, any("is still running")))) + " |\n"
 	}
-	if more := len(all) - len(shown) + r.moreLeftovers; more > 0 {
+	if more := len(all) - len(shown) + r.moreLeaks; more > 0 {
 		text += fmt.Sprintf("\nAnd %d more.\n", more)
 	}
 	return text + "\n"
