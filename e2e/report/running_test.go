@@ -159,20 +159,20 @@ func TestRunningInTheReport(t *testing.T) {
 	})
 }
 
-// A command whose time is up while it is being stopped, for which nothing more is done, has failed as JUnit too.
+// If --timeout runs out while the command is being stopped, fini only changes the exit status. As JUnit it has failed then too.
 func TestTimeIsUpDuringAStop(t *testing.T) {
 	t.Parallel()
-	rig.Long(t)
 	path := filepath.Join(t.TempDir(), "report.xml")
-	l := rig.Start(t, rig.Pair, "--timeout=5s", "--kill-after=1h", "--grace=2h", "--report="+path, "--", "/bin/sh", "-c",
-		`trap "" TERM; echo ready; read line; exit 7`)
-	l.Out.Want("ready")
+	l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
+		return rig.Start(t, rig.Pair, timeout, "--kill-after=1h", "--grace=2h", "--report="+path, "--", "/bin/sh", "-c",
+			`trap "" TERM; echo ready; read line; exit 7`)
+	})
 	l.Caught()
-	l.Signal(syscall.SIGTERM)
-	l.Err.Want("fini: the exit status will be 124: --timeout=5s has passed")
+	l.Signal(syscall.SIGTERM) // on a busy machine it may come after the timeout
+	rig.Until(t, "the time is up", func() bool { return strings.Contains(l.Err.Text(), "--timeout=") })
 	rig.Write(t, l, "go\n")
 	l.MustEnd(124)
-	if text := rig.ReadFile(t, path); !strings.Contains(text, `<failure message="--timeout=5s has passed"`) {
+	if text := rig.ReadFile(t, path); !strings.Contains(text, `<failure message="--timeout=`) {
 		t.Errorf("as JUnit it reports %s", text)
 	}
 }

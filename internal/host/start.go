@@ -45,7 +45,7 @@ func (k *system) prepare(options *cli.Options) (err error) {
 		k.report = report.New(places, options.Command, VersionNumber())
 		k.report.Fini = k.self.Pid
 	}
-	if err != nil { // the other reports have it
+	if err != nil { // the reports that could be opened will contain it
 		return err
 	}
 	if err := k.catch(); err != nil {

@@ -63,15 +63,13 @@ type (
 		sig   syscall.Signal
 		alone bool // only to the main child, not to its group
 	}
-	look   struct{} // reaps and finds the processes of the tree; looked is the result
-	survey struct { // records what the tree is doing, and also writes messages if named
-		named bool
-	}
-	signalLeftover struct { // sends a signal to one leftover
+	look           struct{}             // reaps and finds the processes of the tree; looked is the result
+	survey         struct{ named bool } // records what the tree is doing, and also writes messages if named
+	signalLeftover struct {             // sends a signal to one leftover
 		process orphans.Process
 		sig     syscall.Signal
 	}
-	kill  struct{ own bool }            // sends SIGKILL to the tree, or to own children only; reaped and swept result
+	kill  struct{ own bool }            // sends SIGKILL to the tree, or only to children of fini; then reaped and swept
 	wake  struct{ after time.Duration } // replaces the previous wake
 	hurry struct{ after time.Duration } // like wake, unless the previous wake is sooner
 	tell  struct {                      // writes a message about a leftover

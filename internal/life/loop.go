@@ -39,7 +39,7 @@ type Kernel interface {
 	SignalCommand(main int, sig syscall.Signal, group bool) // sends sig to the main child or its group
 	// sends sig to a leftover that the last Look has found
 	SignalLeftover(to orphans.Process, sig syscall.Signal) (may bool)
-	Kill(own bool) (hit, refused []int) // sends SIGKILL to the tree, or to own children only
+	Kill(own bool) (hit, refused []int) // sends SIGKILL to the tree, or only to children of fini
 
 	Say(level Level, text string, why Reason) // writes a message, with the reason if there is one
 	// Tell writes a message about a leftover, or about an orphan if top is not 0. of is nil if fini has sent it nothing.
