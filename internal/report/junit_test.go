@@ -111,14 +111,15 @@ func TestJUnit(t *testing.T) {
 	equal("no test is known", run(func(r *Report) { runs(r, "", "") }), "command: --timeout=3s has passed: "+still+"\n"+still)
 	equal("nothing was found", run(func(r *Report) { runs(r) }), "command: --timeout=3s has passed: ")
 	more := run(func(r *Report) {
-		for i := range maxLeftovers + 7 {
+		for i := range maxLeftovers + 6 {
 			r.AddLeftover(process(1000+i, 1, "left"), strings.Repeat("<", 100_000), from, "", false, sent(), "")
 		}
 		r.AddLeftover(process(1, 1, "kept"), "kept", from, "pipes", false, sent(), "")
+		r.AddLeftover(process(3, 1, "left"), "left", from, "leave", false, sent(), "") // a leak
 		allowed := process(2, 1, "allowed")
 		allowed.Allowed = true
 		r.AddLeftover(allowed, "allowed", from, "", false, sent(), "")
-		check.Equal(t, "the last line of the summary", strings.HasSuffix(r.Summary("It left some"), "\nAnd 237 more.\n\n"), true)
+		check.Equal(t, "whether the summary has what it leaves out", strings.HasSuffix(r.Summary("It left some"), "\nAnd 237 more.\n\n"), true)
 	})
 	equal("the last of many", more[len(more)-1:], "left running: 7 more: left running: 7 more: ")
 }

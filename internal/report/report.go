@@ -154,18 +154,18 @@ func (r *Report) AddLeftover(p orphans.Process, commandLine string, from Lineage
 	if len(r.seen) < maxSeen {
 		r.seen[id] = struct{}{}
 	}
-	if r.Full() {
-		r.moreLeftovers++
-		if spared == "" && !p.Allowed {
-			r.moreLeaks++
-		}
-		return
-	}
 	left := &leftover{Lineage: from, found: time.Now(), age: calls.Uptime() - p.Start, sent: sent,
 		spared: orNull(spared != "", spared), during: during, text: text}
 	// Copy only the fields that are needed, because the details that package orphans keeps may be large.
 	left.Process = orphans.Process{Pid: p.Pid, PGID: p.PGID, Session: p.Session, State: p.State, User: p.User,
 		Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
+	if r.Full() {
+		r.moreLeftovers++
+		if !left.isSpared() {
+			r.moreLeaks++
+		}
+		return
+	}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)
 	r.leftovers = append(r.leftovers, left)
 }
